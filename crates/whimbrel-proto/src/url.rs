@@ -13,7 +13,7 @@ pub const DEFAULT_PORT: u16 = 4433;
 pub struct Url {
     /// The peer's public key, base64url without padding, 43 characters.
     pub key: Option<PublicKey>,
-    /// A host name or an address; IPv6 addresses are in brackets.
+    /// A host name or an address, without the brackets that the text has around an IPv6 address. See [`Url::is_host`].
     pub host: String,
     /// The UDP port.
     pub port: u16,
@@ -27,6 +27,15 @@ pub struct UrlError {
     pub url: String,
     /// The mistake in it.
     pub what: &'static str,
+}
+
+impl Url {
+    /// Returns whether a URL may name this host: it is not empty, and has no white space, control character or `#`.
+    /// Such characters are part of no name or address, and they mean something in files of one peer a line.
+    pub fn is_host(host: &str) -> bool {
+        let is_foreign = |letter: char| letter.is_whitespace() || letter.is_control() || letter == '#';
+        !host.is_empty() && !host.contains(is_foreign)
+    }
 }
 
 impl FromStr for Url {
@@ -61,6 +70,9 @@ impl FromStr for Url {
         };
         if host.is_empty() {
             return Err(error("the host is missing"));
+        }
+        if !Self::is_host(host) {
+            return Err(error("a host has no space, line break, control character or #"));
         }
         let port = port.map_or(Ok(DEFAULT_PORT), |port| {
             port.parse().map_err(|_| error("the port is not a number below 65536"))
@@ -130,6 +142,12 @@ mod tests {
             ("whimbrel://:1", "host"),
             ("whimbrel://x:99999", "port"),
             ("whimbrel://2001:db8::1", "brackets"),
+            ("whimbrel://some host:1", "no space"),
+            ("whimbrel://host :1", "no space"),
+            ("whimbrel://#host:1", "or #"),
+            ("whimbrel://[evil.example KEY\nbank.example:4433 KEY\n#]:7", "line break"),
+            ("whimbrel://[::1\u{2028}]:7", "line break"),
+            ("whimbrel://ho\u{1b}st", "control character"),
         ] {
             let error = url.parse::<Url>().unwrap_err().to_string();
             assert!(error.contains(what), "{error}");

@@ -62,6 +62,15 @@ fn keep_name(file: &Path) {
     }
 }
 
+/// Creates missing folders for their owner only, because they are for keys and for what is trusted.
+pub(crate) fn make_folders(folder: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder)
+}
+
 /// Makes a file that is created with these options accessible to its owner only.
 pub(crate) fn private(options: &mut OpenOptions) -> &mut OpenOptions {
     #[cfg(unix)]

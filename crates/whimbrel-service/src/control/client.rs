@@ -4,13 +4,17 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 
 use super::{Answer, Request};
 
 /// How long a service may take to answer.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The longest answer, bytes. A status has some 500 bytes for each session and half as much for each path beyond the
+/// first, and a service may have a hundred thousand sessions.
+const LONGEST_ANSWER: u64 = 256 << 20;
 
 /// An error from asking a service.
 #[derive(Debug, thiserror::Error)]
@@ -27,6 +31,16 @@ pub enum AskError {
     /// The service closed the connection, did not answer in time, or gave an answer that makes no sense.
     #[error("the service on {0:?} did not answer: it may be ending, or of another version")]
     NoAnswer(PathBuf),
+    /// The answer is longer than any service's.
+    #[error(
+        "what listens on {path:?} answers more than {longest} bytes: it is no service, so name another socket"
+    )]
+    TooLong {
+        /// The path of the socket.
+        path: PathBuf,
+        /// How many bytes an answer may have.
+        longest: u64,
+    },
     /// The service refused the request, for this reason.
     #[error("{0}")]
     Refused(String),
@@ -35,24 +49,64 @@ pub enum AskError {
 /// Sends a request to a service over its control socket, and returns the answer.
 ///
 /// # Errors
-/// No service listens, it does not answer, or it refuses the request.
+/// No service listens, it does not answer or answers without end, or it refuses the request.
 pub async fn ask(path: &Path, request: Request) -> Result<serde_json::Value, AskError> {
+    ask_within(path, request, LONGEST_ANSWER).await
+}
+
+async fn ask_within(path: &Path, request: Request, longest: u64) -> Result<serde_json::Value, AskError> {
     let stream =
         UnixStream::connect(path).await.map_err(|error| AskError::Nobody { path: path.to_owned(), error })?;
-    let answered = tokio::time::timeout(PATIENCE, exchange(stream, request)).await;
-    match answered.ok().and_then(Result::ok) {
-        Some(Answer::Ok(value)) => Ok(value),
-        Some(Answer::Error(why)) => Err(AskError::Refused(why)),
-        None => Err(AskError::NoAnswer(path.to_owned())),
+    let answered = tokio::time::timeout(PATIENCE, exchange(stream, request, longest)).await;
+    let no_answer = || AskError::NoAnswer(path.to_owned());
+    let Ok(Ok(line)) = answered else { return Err(no_answer()) };
+    if line.len() as u64 > longest {
+        return Err(AskError::TooLong { path: path.to_owned(), longest });
+    }
+    match serde_json::from_slice(&line) {
+        Ok(Answer::Ok(value)) => Ok(value),
+        Ok(Answer::Error(why)) => Err(AskError::Refused(why)),
+        Err(_) => Err(no_answer()),
     }
 }
 
-async fn exchange(stream: UnixStream, request: Request) -> io::Result<Answer> {
+/// Returns the line of the answer, or its first `longest + 1` bytes.
+async fn exchange(stream: UnixStream, request: Request, longest: u64) -> io::Result<Vec<u8>> {
     let (read, mut write) = stream.into_split();
     let mut line = serde_json::to_vec(&request)?;
     line.push(b'\n');
     write.write_all(&line).await?;
-    let mut answer = String::new();
-    BufReader::new(read).read_line(&mut answer).await?;
-    Ok(serde_json::from_str(&answer)?)
+    let mut answer = Vec::new();
+    BufReader::new(read).take(longest + 1).read_until(b'\n', &mut answer).await?;
+    Ok(answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::UnixListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_answer_without_end_is_an_error_and_a_long_one_is_read() {
+        let path = std::env::temp_dir().join(format!("whimbrel-control-endless-{}", std::process::id()));
+        let listener = UnixListener::bind(&path).unwrap();
+        let letters = "a".repeat(1 << 20);
+        let long = format!("{{\"ok\":\"{letters}\"}}\n");
+        let longest = long.len() as u64;
+        let service = tokio::spawn(async move {
+            let (mut client, _) = listener.accept().await.unwrap();
+            client.write_all(long.as_bytes()).await.unwrap();
+            let (mut client, _) = listener.accept().await.unwrap();
+            // It is not read to its end, since there is none.
+            while client.write_all(letters.as_bytes()).await.is_ok() {}
+        });
+        let answer = ask_within(&path, Request::Status, longest).await.unwrap();
+        assert_eq!(answer.as_str().unwrap().len(), 1 << 20);
+        let error = ask_within(&path, Request::Status, longest).await.unwrap_err();
+        service.await.unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert!(matches!(error, AskError::TooLong { longest: named, .. } if named == longest), "{error}");
+        assert!(error.to_string().contains("it is no service"), "{error}");
+    }
 }

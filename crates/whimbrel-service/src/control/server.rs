@@ -1,11 +1,17 @@
 //! The server of the control socket.
 
+#[cfg(target_os = "linux")]
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+#[cfg(target_os = "linux")]
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+#[cfg(target_os = "linux")]
+use socket2::{Domain, SockAddr, Socket, Type};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
@@ -21,10 +27,20 @@ use crate::service::Subject;
 const CLIENTS: usize = 16;
 /// How long a client may be silent before it is disconnected.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// The mode of the socket's file.
+const PRIVATE: u32 = 0o600;
+/// The user that may do everything.
+const ROOT: u32 = 0;
+/// How many clients may wait to be accepted.
+#[cfg(target_os = "linux")]
+const BACKLOG: i32 = 128;
 
-/// A bound control socket. Dropping it removes its file.
+/// A bound control socket. Dropping it removes its file, unless another process has replaced that.
 pub(crate) struct ControlServer {
     path: PathBuf,
+    file: FileId,
+    /// While the socket is open, no other file has its `FileId`.
+    _listener: Arc<UnixListener>,
     task: JoinHandle<()>,
 }
 
@@ -38,22 +54,39 @@ impl ControlServer {
         if UnixStream::connect(&path).await.is_ok() {
             return Err(ServiceError::ControlInUse(path));
         }
-        let listener = bind_private(&path).map_err(failed)?;
-        let task = tokio::spawn(accept(listener, subject, commands));
-        Ok(Self { path, task })
+        let own = own_user().map_err(failed)?;
+        let (listener, file) = bind_private(&path).map_err(failed)?;
+        let listener = Arc::new(listener);
+        let task = tokio::spawn(accept(Arc::clone(&listener), own, subject, commands));
+        Ok(Self { path, file, _listener: listener, task })
     }
 }
 
 impl Drop for ControlServer {
     fn drop(&mut self) {
         self.task.abort();
-        // The file may be gone already.
-        std::fs::remove_file(&self.path).ok();
+        // Of two services that start at once on one path, the second replaces the first one's file. It would be out
+        // of reach if the first took the file along.
+        if FileId::of(&self.path).is_ok_and(|found| found == self.file) {
+            // The file may be gone already.
+            std::fs::remove_file(&self.path).ok();
+        }
+    }
+}
+
+/// What tells a file from another one that has its name later: the device and the number of its inode.
+#[derive(PartialEq, Eq)]
+struct FileId(u64, u64);
+
+impl FileId {
+    fn of(path: &Path) -> io::Result<Self> {
+        let found = std::fs::symlink_metadata(path)?;
+        Ok(Self(found.dev(), found.ino()))
     }
 }
 
 /// Binds a socket that no other user can connect to at any time: it gets its final name only once its mode is set.
-fn bind_private(path: &Path) -> io::Result<UnixListener> {
+fn bind_private(path: &Path) -> io::Result<(UnixListener, FileId)> {
     match std::fs::symlink_metadata(path) {
         // A killed process has left this socket behind.
         Ok(metadata) if metadata.file_type().is_socket() => std::fs::remove_file(path)?,
@@ -61,16 +94,56 @@ fn bind_private(path: &Path) -> io::Result<UnixListener> {
         Err(_) => {}
     }
     let draft = path.with_extension(format!("new-{}", std::process::id()));
-    let listener = UnixListener::bind(&draft)?;
-    let named = std::fs::set_permissions(&draft, std::fs::Permissions::from_mode(0o600))
-        .and_then(|()| std::fs::rename(&draft, path));
+    let listener = bind_shut(&draft)?;
+    let named = std::fs::set_permissions(&draft, std::fs::Permissions::from_mode(PRIVATE))
+        .and_then(|()| FileId::of(&draft))
+        .and_then(|file| std::fs::rename(&draft, path).map(|()| file));
     if named.is_err() {
         std::fs::remove_file(&draft).ok();
     }
-    named.map(|()| listener)
+    named.map(|file| (listener, file))
 }
 
-async fn accept(listener: UnixListener, subject: Arc<Subject>, commands: mpsc::Sender<Command>) {
+/// Binds a socket whose file has its mode from the beginning: others see its name in the folder at once, and whoever
+/// connects before a later change of the mode stays connected.
+#[cfg(target_os = "linux")]
+fn bind_shut(path: &Path) -> io::Result<UnixListener> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    // On Linux the file that `bind` makes has the mode of the socket, less the umask. Elsewhere sockets have no mode.
+    let socket = File::from(OwnedFd::from(socket));
+    socket.set_permissions(std::fs::Permissions::from_mode(PRIVATE))?;
+    let socket = Socket::from(OwnedFd::from(socket));
+    socket.set_nonblocking(true)?;
+    socket.bind(&SockAddr::unix(path)?)?;
+    let listening = socket.listen(BACKLOG);
+    if listening.is_err() {
+        std::fs::remove_file(path).ok();
+    }
+    listening.and_then(|()| UnixListener::from_std(OwnedFd::from(socket).into()))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn bind_shut(path: &Path) -> io::Result<UnixListener> {
+    UnixListener::bind(path)
+}
+
+/// Returns the user that this process acts as.
+fn own_user() -> io::Result<u32> {
+    Ok(UnixStream::pair()?.0.peer_cred()?.uid())
+}
+
+/// Returns whether the control socket of a service that acts as `own` serves `user`. The file's mode says the same,
+/// but somebody may change it, and not every system heeds it.
+fn may_ask(user: u32, own: u32) -> bool {
+    user == own || user == ROOT
+}
+
+async fn accept(
+    listener: Arc<UnixListener>,
+    own: u32,
+    subject: Arc<Subject>,
+    commands: mpsc::Sender<Command>,
+) {
     let room = Arc::new(Semaphore::new(CLIENTS));
     loop {
         let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
@@ -79,6 +152,10 @@ async fn accept(listener: UnixListener, subject: Arc<Subject>, commands: mpsc::S
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
+        if !client.peer_cred().is_ok_and(|client| may_ask(client.uid(), own)) {
+            refuse(&client);
+            continue;
+        }
         let (subject, commands) = (Arc::clone(&subject), commands.clone());
         tokio::spawn(async move {
             // Errors are ignored: the client may have disconnected.
@@ -141,8 +218,48 @@ async fn reload(commands: &mpsc::Sender<Command>) -> Answer {
     }
 }
 
+/// Tells a client of another user why it is not served, if it still listens. Nothing waits for such a client.
+fn refuse(client: &UnixStream) {
+    let answer =
+        Answer::Error("only the user who runs the service, and root, may use this socket".to_owned());
+    if let Ok(line) = line(&answer) {
+        client.try_write(&line).ok();
+    }
+}
+
 async fn say(write: &mut OwnedWriteHalf, answer: &Answer) -> io::Result<()> {
+    write.write_all(&line(answer)?).await
+}
+
+fn line(answer: &Answer) -> io::Result<Vec<u8>> {
     let mut line = serde_json::to_vec(answer)?;
     line.push(b'\n');
-    write.write_all(&line).await
+    Ok(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn the_socket_is_private_from_the_moment_it_has_a_name() {
+        let path = std::env::temp_dir().join(format!("whimbrel-control-mode-{}", std::process::id()));
+        let _listener = bind_shut(&path).unwrap();
+        // The umask takes away what is not for the owner, and usually leaves others something.
+        let mode = std::fs::symlink_metadata(&path).unwrap().mode() & 0o777;
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(format!("{mode:o}"), "600");
+    }
+
+    #[tokio::test]
+    async fn its_own_user_and_root_may_ask() {
+        let own = own_user().unwrap();
+        let path = std::env::temp_dir().join(format!("whimbrel-control-own-{}", std::process::id()));
+        let _listener = bind_private(&path).unwrap();
+        assert_eq!(std::fs::symlink_metadata(&path).unwrap().uid(), own);
+        std::fs::remove_file(&path).unwrap();
+        assert!(may_ask(own, own) && may_ask(ROOT, own) && may_ask(1000, 1000) && may_ask(ROOT, 1000));
+        assert!(!may_ask(1001, 1000) && !may_ask(1000, ROOT));
+    }
 }

@@ -1,6 +1,6 @@
 //! The key file: one line of text with a prefix that tells what it is.
 
-use std::fs::{self, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use whimbrel::Identity;
 use zeroize::Zeroizing;
 
 use super::default_key_file;
-use crate::private_file::{self, Exposure, private};
+use crate::private_file::{self, Exposure, make_folders, private};
 
 /// The prefix of the line; 64 hexadecimal digits follow.
 const PREFIX: &str = "whimbrel-secret-key ";
@@ -90,15 +90,6 @@ pub(super) fn write_new(path: &Path, prefix: &str, secret: &[u8; 32]) -> Result<
     let digits = digits(secret);
     let written = [prefix, &digits, "\n"].iter().try_for_each(|part| file.write_all(part.as_bytes()));
     written.and_then(|()| file.sync_all()).map_err(failed)
-}
-
-/// Creates missing folders for their owner only, because they are for secrets.
-fn make_folders(folder: &Path) -> io::Result<()> {
-    let mut builder = fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(folder)
 }
 
 /// Returns the key in `file`. If no file is given, it is the key at the default place, or else a new one for this

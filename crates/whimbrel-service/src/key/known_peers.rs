@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use whimbrel::{PublicKey, Url};
 
 use crate::notice::Notice;
-use crate::private_file::{Exposure, private, shut};
+use crate::private_file::{Exposure, make_folders, private, shut};
 
 /// The known peers, as in their file.
 #[derive(Debug)]
@@ -33,6 +33,9 @@ pub enum KnownPeersError {
         path = .0.display()
     )]
     Exposed(PathBuf),
+    /// The host is not one that can stand in the file: see [`Url::is_host`].
+    #[error("{0:?} is no host name or address: name the host without spaces, control characters and #")]
+    NoHost(String),
 }
 
 impl KnownPeers {
@@ -78,11 +81,15 @@ impl KnownPeers {
     /// Remembers a peer's key, in the file too, which only its owner can access from then on.
     ///
     /// # Errors
-    /// The file cannot be written.
+    /// The file cannot be written, or the host cannot stand in it.
     pub fn remember(&mut self, url: &Url, key: PublicKey) -> Result<(), KnownPeersError> {
+        // No text parses to such a URL, but a program may have made one. It would write lines for other hosts.
+        if !Url::is_host(&url.host) {
+            return Err(KnownPeersError::NoHost(url.host.clone()));
+        }
         let failed = |error| KnownPeersError::System(self.path.clone(), error);
         if let Some(folder) = self.path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            fs::create_dir_all(folder).map_err(failed)?;
+            make_folders(folder).map_err(failed)?;
         }
         // A single write appends a whole line, even if another process appends at the same time.
         let mut options = OpenOptions::new();
@@ -123,6 +130,42 @@ mod tests {
         fs::write(&path, "# mine\n\nsome.host:7 nonsense\n").unwrap();
         assert!(KnownPeers::load(&path, drop).unwrap_err().to_string().starts_with("line 3 of"));
         fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn regression_a_host_writes_no_line_of_another_host() {
+        let path = std::env::temp_dir().join(format!("whimbrel-known-peers-lines-{}", std::process::id()));
+        let (theirs, evil) = (whimbrel::new_identity().public(), whimbrel::new_identity().public());
+        let bank: Url = "whimbrel://bank.example:4433".parse().unwrap();
+        let mut peers = KnownPeers::load(&path, drop).unwrap();
+        peers.remember(&bank, theirs).unwrap();
+        let lines = format!("evil.example {evil}\nbank.example:4433 {evil}\n#");
+        for host in [&lines, "some host", "#host", "host\r", "host\u{85}", ""] {
+            assert!(format!("whimbrel://[{host}]:7").parse::<Url>().is_err(), "{host:?}");
+            let url = Url { key: None, host: host.to_owned(), port: 7 };
+            let error = peers.remember(&url, evil).unwrap_err();
+            assert!(matches!(&error, KnownPeersError::NoHost(named) if named == host), "{error}");
+            assert_eq!(peers.key_of(&url), None);
+        }
+        assert_eq!(KnownPeers::load(&path, drop).unwrap().key_of(&bank), Some(theirs));
+        assert_eq!(fs::read_to_string(&path).unwrap(), format!("bank.example:4433 {theirs}\n"));
+        fs::remove_file(&path).unwrap();
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn regression_the_folder_that_is_made_is_its_owners_only() {
+        use std::os::unix::fs::PermissionsExt;
+        let place = std::env::temp_dir().join(format!("whimbrel-known-peers-folder-{}", std::process::id()));
+        let path = place.join("whimbrel").join("known_peers");
+        let url: Url = "whimbrel://some.host:7".parse().unwrap();
+        let key = whimbrel::new_identity().public();
+        KnownPeers::load(&path, drop).unwrap().remember(&url, key).unwrap();
+        for folder in [&place, &place.join("whimbrel")] {
+            let mode = fs::metadata(folder).unwrap().permissions().mode() & 0o777;
+            assert_eq!(format!("{mode:o}"), "700", "{folder:?}");
+        }
+        fs::remove_dir_all(&place).unwrap();
     }
 
     #[cfg(unix)]

@@ -2,6 +2,7 @@
 
 mod collector;
 pub(crate) mod http;
+mod scrapes;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -26,7 +27,8 @@ impl Metrics {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).register(name, help, metric);
     }
 
-    /// Returns all metrics in the OpenMetrics text format.
+    /// Returns all metrics in the OpenMetrics text format. This collects them from every session, and takes the time
+    /// for that. What is served over HTTP is collected at most ten times a second.
     pub fn text(&self) -> String {
         let registry = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut text = String::new();

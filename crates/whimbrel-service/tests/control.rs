@@ -1,0 +1,88 @@
+//! Who may use the control socket of a service, and what becomes of it.
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use whimbrel::{Config, Endpoint};
+use whimbrel_service::{Request, Service, ServiceOptions, ask};
+
+/// Some user who is neither root nor the one who runs the tests.
+const STRANGER: u32 = 65_534;
+
+fn place(name: &str) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("whimbrel-control-{name}-{}", std::process::id()));
+    fs::remove_file(&path).ok();
+    path
+}
+
+async fn service(control: &Path, name: &str) -> Service {
+    let endpoint = Endpoint::bind(Config::default(), "127.0.0.1:0").await.unwrap();
+    let options = ServiceOptions::new(name).control(control);
+    Service::start(options, &endpoint, || serde_json::Value::Null).await.unwrap()
+}
+
+/// Returns the name of the service that answers.
+async fn answering(control: &Path) -> String {
+    ask(control, Request::Status).await.unwrap()["service"].as_str().unwrap().to_owned()
+}
+
+/// Runs as another user in the process that the next test starts. Alone it does nothing.
+#[test]
+fn child() {
+    let Some(socket) = std::env::var_os("WHIMBREL_TEST_CONTROL") else { return };
+    let mut stream = UnixStream::connect(socket).unwrap();
+    // The service may have closed the connection already.
+    stream.write_all(b"{\"request\":\"stop\"}\n").ok();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok();
+    println!("answer: {answer}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_user_is_refused_even_if_the_file_lets_them_connect() {
+    let control = place("stranger");
+    let mut service = service(&control, "test").await;
+    assert_eq!(fs::symlink_metadata(&control).unwrap().mode() & 0o777, 0o600);
+    if fs::symlink_metadata(&control).unwrap().uid() != 0 {
+        return eprintln!("skipped: only root can act as another user");
+    }
+    fs::set_permissions(&control, fs::Permissions::from_mode(0o666)).unwrap();
+    // The stranger may not be able to reach the folder in which this program was built.
+    let program = place("stranger-program");
+    fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let asked = Command::new(&program)
+        .args(["--exact", "child", "--nocapture"])
+        .env("WHIMBREL_TEST_CONTROL", &control)
+        .current_dir("/")
+        .uid(STRANGER)
+        .gid(STRANGER)
+        .output();
+    fs::remove_file(&program).unwrap();
+    let asked = String::from_utf8(asked.unwrap().stdout).unwrap();
+    assert!(asked.contains("answer: ") && !asked.contains("ok\":"), "{asked}");
+    // Nothing stops the service, and it serves its own user.
+    assert_eq!(answering(&control).await, "test");
+    let stopped = tokio::time::timeout(std::time::Duration::from_millis(50), service.next()).await;
+    assert!(stopped.is_err(), "{stopped:?}");
+}
+
+#[tokio::test]
+async fn regression_a_service_that_ends_leaves_the_socket_of_another_that_started_with_it() {
+    let control = place("twins");
+    let first = service(&control, "first").await;
+    // Two that start at once both find no service that answers, and the second replaces the socket of the first.
+    fs::remove_file(&control).unwrap();
+    let second = service(&control, "second").await;
+    drop(first);
+    assert_eq!(answering(&control).await, "second");
+    drop(second);
+    assert!(!control.exists(), "its own");
+}
