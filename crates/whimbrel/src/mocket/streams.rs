@@ -42,6 +42,9 @@ impl Mocket {
     /// say what the stream is for: a name, a target, a request. Waits while the peer allows no more streams, and
     /// until the handshake is complete. Cancel-safe: a dropped future has opened nothing.
     ///
+    /// A stream that is reset, or dropped without `shutdown`, before its first bytes have arrived may reach the peer
+    /// with an empty opening.
+    ///
     /// ```no_run
     /// # async fn example(near: whimbrel::Mocket, far: whimbrel::Mocket) -> Result<(), Box<dyn std::error::Error>> {
     /// let mut out = near.open_stream_with("example.org:443").await?;
