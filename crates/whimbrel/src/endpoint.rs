@@ -37,6 +37,10 @@ use crate::shared::{Shared, lock};
 const MOST_LOOPS: usize = 64;
 
 /// A UDP socket and the connections on it. Cheap to clone. Connections go on after the last clone is dropped.
+///
+/// The tokio runtime in which it was bound drives it. Keep that runtime until the endpoint is no longer needed. Once
+/// the runtime is dropped or shut down, nothing is sent or received any more: the handles report no error, and their
+/// futures never end, in whichever runtime they are awaited.
 #[derive(Clone)]
 pub struct Endpoint {
     pub(crate) shared: Arc<EndpointShared>,
@@ -89,10 +93,17 @@ impl Endpoint {
     /// of both families; port 0 means any port.
     ///
     /// # Errors
-    /// The address does not parse, or the system refuses it. Also if the key log or the folder for recordings cannot
-    /// be made.
+    /// The address does not parse, the system refuses it, or no tokio runtime is running here. Also if the key log or
+    /// the folder for recordings cannot be made.
+    ///
+    /// # Panics
+    /// The runtime has I/O or time disabled (`Builder::enable_all` enables both).
     #[allow(clippy::unused_async, reason = "must be called within the runtime that will drive it")]
     pub async fn bind(config: Config, address: impl ToSocket) -> Result<Self, BindError> {
+        // Opening a socket outside of a runtime would panic.
+        if tokio::runtime::Handle::try_current().is_err() {
+            return Err(BindError::NoRuntime);
+        }
         let Opened { socket, is_ours } = address.open()?;
         let sockets = open_loops(socket, is_ours, &config)?;
         let mut config = config;

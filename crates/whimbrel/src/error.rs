@@ -12,6 +12,11 @@ use crate::stream_code::StreamCode;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BindError {
+    /// No tokio runtime is running here, which would drive the endpoint.
+    #[error(
+        "there is no tokio runtime here: bind within one, for example in a function under #[tokio::main]"
+    )]
+    NoRuntime,
     /// The text is not of the form `address:port`.
     #[error("{0:?} is no address to bind: write it as 0.0.0.0:4433 or [::]:4433")]
     Address(String),
