@@ -162,7 +162,11 @@ impl Endpoint {
             tokio::spawn(receive(Arc::clone(&shared), door));
         }
         let open = Arc::new(OpenGuard(Arc::clone(&shared)));
-        Ok(Self { shared, accepting: Arc::new(Accepting::new(accepting)), open })
+        let accepting = Arc::new(Accepting::new(accepting));
+        if shared.config.listen.is_none() {
+            accepting.end();
+        }
+        Ok(Self { shared, accepting, open })
     }
 
     /// Returns the address that the socket is bound to.
@@ -302,7 +306,8 @@ impl Endpoint {
         Ok(Mocket::new(connection))
     }
 
-    /// Waits for the next connection from a peer. Returns None once the endpoint no longer receives. Cancel-safe.
+    /// Waits for the next connection from a peer. Returns None once the endpoint no longer receives, and at once if it
+    /// does not listen ([`Config::listen`]). Cancel-safe.
     ///
     /// ```no_run
     /// # async fn example(endpoint: whimbrel::Endpoint) {
@@ -324,7 +329,7 @@ impl Endpoint {
         self.accepting.poll_next(cx)
     }
 
-    /// Returns the next connection from a peer, if one is waiting.
+    /// Returns the next connection from a peer, if one is waiting. An endpoint that does not listen has none.
     pub fn try_accept(&self) -> Option<Mocket> {
         self.accepting.try_next()
     }

@@ -61,6 +61,15 @@ fn binding_outside_of_a_runtime_is_an_error() {
     assert!(matches!(polled, Poll::Ready(Err(BindError::NoRuntime))), "{polled:?}");
 }
 
+#[tokio::test]
+async fn an_endpoint_that_does_not_listen_accepts_nothing() {
+    let client = Endpoint::bind(Config::default(), "127.0.0.1:0").await.unwrap();
+    let next = tokio::time::timeout(Duration::from_secs(60), client.accept());
+    assert_eq!(next.await.expect("it ends at once"), None);
+    assert_eq!(client.poll_accept(&mut Context::from_waker(Waker::noop())), Poll::Ready(None));
+    assert_eq!(client.try_accept(), None);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn handles_are_polled_outside_of_the_runtime() {
     let ((server, url), client) = (server().await, client().await);
