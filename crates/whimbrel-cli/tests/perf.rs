@@ -428,6 +428,26 @@ fn ctrl_c_ends_a_measurement_and_the_server_goes_on() {
 }
 
 #[test]
+fn ctrl_c_before_anybody_has_answered_is_said() {
+    let home = Home::new("perf-interrupt-early");
+    let nobody = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let url = format!("whimbrel://{}@{}", whimbrel::new_identity().public(), nobody.local_addr().unwrap());
+    for load in [&["--mode", "bulk"][..], &["--reverse"], &["--mode", "latency"]] {
+        let mut command = whimbrel(&home);
+        let running = Running::started(command.args(["perf", "run", &url, "--wait", "600"]).args(load));
+        // It connects, so it listens for signals.
+        nobody.recv_from(&mut [0; 65_536]).unwrap();
+        running.signal("-INT");
+        let (code, output, errors) = running.end();
+        assert_eq!((code, output.len()), (Some(130), 0), "{load:?}: {errors}");
+        assert_eq!(errors, "interrupted before the other end had answered\n", "{load:?}");
+        nobody.set_nonblocking(true).unwrap();
+        while nobody.recv_from(&mut [0; 65_536]).is_ok() {}
+        nobody.set_nonblocking(false).unwrap();
+    }
+}
+
+#[test]
 fn sigterm_ends_a_measurement_as_shells_expect() {
     let home = Home::new("perf-terminated");
     let server = serve(&home, &[]);

@@ -253,7 +253,7 @@ impl Measurement {
         let given = source.run(|interval, mocket| screen.show(interval, mocket), stop).await;
         let Given { sent, received, progress, one_clock, cut } = given;
         let lost = matches!(cut, Some(Cut::Lost(_))) && one_clock.is_none();
-        if (mocket.peer_key().is_none() || lost) && received.is_none() {
+        if (!mocket.is_established() || lost) && received.is_none() {
             // There was no connection, or no sink at the other end, so only the reason can be reported.
             return Ok(Document::failed(&self.plan, cut.unwrap_or(Cut::Interrupted)));
         }
