@@ -641,6 +641,10 @@ fn the_other_command_at_the_other_end_is_said_at_both_in_one_sentence() {
     for how in [&[][..], &["--bytes"]] {
         let server = serve(&home, &[]);
         run(&[&["cat", "connect", &server.listening], how].concat());
+        // Its input stays open: it is known before it says anything.
+        let idle = Running::started(whimbrel(&home).args(["cat", "connect", &server.listening]).args(how));
+        let (code, output, errors) = idle.end();
+        assert!(code == Some(1) && output.is_empty() && errors.contains(SENTENCE), "{errors}");
         for mode in [&["--mode", "bulk"][..], &["--mode", "latency"], &["--reverse"]] {
             let mut listen = whimbrel(&home);
             let listener =

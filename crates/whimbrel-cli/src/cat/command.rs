@@ -15,6 +15,7 @@ use super::progress::Progress;
 use super::suspend::{Haste, Leaving, ResumeOptions, leave_or};
 use super::writer::Writer;
 use super::{messages, stream};
+use crate::commands::CAT;
 use crate::dial::{DialArgs, ListenArgs, TransportOptions};
 use crate::monitor::{MonitorOptions, start, until_stopped};
 use crate::output::{OutputClosed, note};
@@ -211,7 +212,7 @@ impl Side {
             Self::Connect { dial, .. } => {
                 let interrupts = Interrupts::listen()?;
                 leaving.check_key(dial.key.as_deref())?;
-                let mut dial = dial.prepare(how.transport.config(), paths).await?;
+                let mut dial = dial.prepare(CAT, how.transport.config(), paths).await?;
                 let endpoint = dial.endpoint().clone();
                 let connecting = async {
                     let mocket = dial.connect(note).await?;

@@ -153,7 +153,7 @@ impl RunCommand {
         let mut interrupts = Interrupts::listen()?;
         let mut transport = self.transport.config();
         transport.session.send_queue_bytes = self.queue;
-        let mut dial = self.dial.prepare(transport, self.transport.paths.paths()?).await?;
+        let mut dial = self.dial.prepare("", transport, self.transport.paths.paths()?).await?;
         let clock = clock_id().filter(|_| !self.own_clock);
         let measurement =
             Measurement { plan, clock, screen: Screen::new(self.json), patience: self.dial.wait.time() };
