@@ -24,6 +24,9 @@ pub enum AskError {
         /// The system's error.
         error: io::Error,
     },
+    /// The socket belongs to another user.
+    #[error("permission denied on the control socket {0:?}: it belongs to another user, so run as that user")]
+    Forbidden(PathBuf),
     /// The service closed the connection, did not answer in time, or gave an answer that makes no sense.
     #[error("the service on {0:?} did not answer: it may be ending, or of another version")]
     NoAnswer(PathBuf),
@@ -37,13 +40,19 @@ pub enum AskError {
 /// # Errors
 /// No service listens, it does not answer, or it refuses the request.
 pub async fn ask(path: &Path, request: Request) -> Result<serde_json::Value, AskError> {
-    let stream =
-        UnixStream::connect(path).await.map_err(|error| AskError::Nobody { path: path.to_owned(), error })?;
+    let stream = UnixStream::connect(path).await.map_err(|error| unreachable(path, error))?;
     let answered = tokio::time::timeout(PATIENCE, exchange(stream, request)).await;
     match answered.ok().and_then(Result::ok) {
         Some(Answer::Ok(value)) => Ok(value),
         Some(Answer::Error(why)) => Err(AskError::Refused(why)),
         None => Err(AskError::NoAnswer(path.to_owned())),
+    }
+}
+
+fn unreachable(path: &Path, error: io::Error) -> AskError {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => AskError::Forbidden(path.to_owned()),
+        _ => AskError::Nobody { path: path.to_owned(), error },
     }
 }
 
@@ -55,4 +64,16 @@ async fn exchange(stream: UnixStream, request: Request) -> io::Result<Answer> {
     let mut answer = String::new();
     BufReader::new(read).read_line(&mut answer).await?;
     Ok(serde_json::from_str(&answer)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_of_another_user_is_said_to_be_one() {
+        let why = |kind: io::ErrorKind| unreachable(Path::new("/run/perf.sock"), kind.into()).to_string();
+        assert!(why(io::ErrorKind::PermissionDenied).contains("run as that user"));
+        assert!(why(io::ErrorKind::ConnectionRefused).contains("start it with this control socket"));
+    }
 }
