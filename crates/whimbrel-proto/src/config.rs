@@ -157,10 +157,11 @@ crate::setters!(TransportConfig {
     ecn: bool,
 });
 
-/// How often small messages are repeated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How often small messages are repeated. Default: [`Repeats::Adaptive`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Repeats {
     /// Once, and twice where more than 8 % of packets are lost.
+    #[default]
     Adaptive,
     /// Always this often.
     Fixed(u8),

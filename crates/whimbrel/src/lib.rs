@@ -72,6 +72,9 @@ mod wakers;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+/// The bytes of messages and streams, cheap to clone. From the crate [`bytes`].
+pub use bytes::Bytes;
+
 pub use address::{ToSocket, ToUrl};
 pub use config::Config;
 pub use endpoint::Endpoint;
