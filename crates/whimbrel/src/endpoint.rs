@@ -233,7 +233,7 @@ impl Endpoint {
     pub async fn begin_connect(&self, url: impl ToUrl) -> Result<Mocket, ConnectError> {
         let url = url.to_url()?;
         let key = url.key.ok_or(ConnectError::KeyMissing)?;
-        let remotes = resolve(&url, self.local_addr().is_ok_and(|local| local.is_ipv6())).await?;
+        let remotes = resolve(&url, self.bound_to()).await?;
         self.open(&remotes, ServerKey::Known(key))
     }
 
@@ -249,7 +249,7 @@ impl Endpoint {
         remembered: Option<PublicKey>,
     ) -> Result<Mocket, ConnectError> {
         let url = url.to_url()?;
-        let remotes = resolve(&url, self.local_addr().is_ok_and(|local| local.is_ipv6())).await?;
+        let remotes = resolve(&url, self.bound_to()).await?;
         let key = match (url.key, remembered) {
             (Some(key), _) => ServerKey::Known(key),
             (None, Some(key)) => ServerKey::Remembered(key),
@@ -276,6 +276,13 @@ impl Endpoint {
     pub fn import_tickets(&self, exported: &[u8]) -> Result<usize, TicketsError> {
         let now = self.shared.clock.now();
         lock(&self.shared.tickets).import(now, time_of_day(), exported).map_err(|_| TicketsError)
+    }
+
+    /// Returns the address from which peers are reached. None: paths have sockets of their own, of either family.
+    fn bound_to(&self) -> Option<SocketAddr> {
+        let local = self.local_addr().ok()?;
+        let by_paths = local.is_ipv6() && matches!(self.shared.config.paths, Paths::Only(_));
+        (!by_paths).then_some(local)
     }
 
     /// Begins a connection to one of these addresses. The list must not be empty.

@@ -83,6 +83,16 @@ pub enum ConnectError {
         /// The resolver's error.
         error: io::Error,
     },
+    /// The endpoint is bound to an address of one family, and the peer has addresses of the other only.
+    #[error(
+        "{host} has no address of the family of {local}: bind to an address of its family, or to [::]:0 for both"
+    )]
+    Family {
+        /// The host as in the URL.
+        host: String,
+        /// The address that the endpoint is bound to.
+        local: SocketAddr,
+    },
     /// None of the local addresses in `paths` can be used to reach this peer.
     #[error(
         "none of the addresses in `paths` is this host's now and of the family of {0}: name others, or leave it to Auto"
