@@ -98,7 +98,7 @@ pub enum ConnectError {
         "none of the addresses in `paths` is this host's now and of the family of {0}: name others, or leave it to Auto"
     )]
     NoPath(SocketAddr),
-    /// The endpoint was closed with [`crate::Endpoint::close`].
+    /// The endpoint was closed with [`Endpoint::close`](crate::Endpoint::close).
     #[error("the endpoint was closed: bind another")]
     EndpointClosed,
     /// The handshake ended without a connection.
@@ -248,7 +248,7 @@ pub enum StreamOpenError {
     /// The session is closing and opens no more streams.
     #[error("the mocket is closing and opens no more streams: connect anew")]
     Closing,
-    /// The opening is longer than [`crate::MAX_OPENING`] bytes.
+    /// The opening is longer than [`MAX_OPENING`](crate::MAX_OPENING) bytes.
     #[error("the opening is longer than 1,024 bytes: write the rest on the stream")]
     OpeningTooLong,
     /// The peer's version of the protocol does not support openings.

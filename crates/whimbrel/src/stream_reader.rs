@@ -14,8 +14,8 @@ use crate::mocket::Mocket;
 use crate::stream_code::StreamCode;
 use crate::stream_half::Half;
 
-/// The reading direction of a byte stream, from [`crate::Stream::into_split`]. Dropping it before its end was read
-/// stops it with [`StreamCode::DROPPED`]: the peer's writes fail.
+/// The reading direction of a byte stream, from [`Stream::into_split`](crate::Stream::into_split). Dropping it before
+/// its end was read stops it with [`StreamCode::DROPPED`]: the peer's writes fail.
 pub struct StreamReader {
     /// Keeps the session open.
     mocket: Mocket,

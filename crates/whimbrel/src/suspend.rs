@@ -216,7 +216,7 @@ impl Endpoint {
     }
 
     /// Restores a suspended session and waits for its peer, which was suspended too, to resume it at this endpoint.
-    /// [`crate::Event::PeerResumed`] reports that. Messages can be read and sent at once.
+    /// [`Event::PeerResumed`](crate::Event::PeerResumed) reports that. Messages can be read and sent at once.
     ///
     /// # Errors
     /// [`ResumeError::Refused`]: this endpoint cannot restore the session.
