@@ -8,6 +8,10 @@ pub(crate) const OTHER_COMMAND: u64 = 5;
 pub(crate) const SENTENCE: &str =
     "one end runs `whimbrel cat` and the other `whimbrel perf`: run the same command at both ends";
 
+/// The application protocol that a connecting `whimbrel cat` names, so that the other end knows it before it says
+/// anything. `whimbrel perf` names none.
+pub(crate) const CAT: &str = "whimbrel-cat";
+
 /// Returns whether this is the first message of `whimbrel perf run`.
 pub(crate) fn is_perf(message: &Message) -> bool {
     message.ppid == Some(1) && message.payload.starts_with(b"{\"start\":")

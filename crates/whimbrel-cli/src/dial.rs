@@ -132,12 +132,18 @@ impl TransportOptions {
 }
 
 impl DialArgs {
-    /// Decides which key to trust and opens the socket.
+    /// Decides which key to trust and opens the socket. `protocol` is what the connection names as its application
+    /// protocol.
     ///
     /// # Errors
     /// The URL, the key files, the known peers or the socket cannot be used.
-    pub(crate) async fn prepare(&self, transport: TransportConfig, paths: Paths) -> anyhow::Result<Dial> {
-        let config = Config::default().transport(transport).paths(paths);
+    pub(crate) async fn prepare(
+        &self,
+        protocol: &'static str,
+        transport: TransportConfig,
+        paths: Paths,
+    ) -> anyhow::Result<Dial> {
+        let config = Config::default().protocol(protocol.into()).transport(transport).paths(paths);
         let mut options = DialOptions::new(self.url.clone(), config);
         options.key = self.key.clone();
         options.psk = self.psk.psk.clone();

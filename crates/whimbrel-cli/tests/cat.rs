@@ -204,6 +204,13 @@ fn nobody_there_is_said() {
             assert_fails(&output, hint);
         }
     }
+    let other_family = ["cat", "connect", &url, "--bind", "[::1]:0", "--wait", "600"];
+    if std::net::UdpSocket::bind("[::1]:0").is_ok() {
+        assert_fails(
+            &whimbrel(&home).args(other_family).output().unwrap(),
+            "no address of the family of [::1]",
+        );
+    }
     let leaving = ["cat", "connect", &url, "--suspend-to", "/nowhere/session"];
     assert_fails(&whimbrel(&home).args(leaving).output().unwrap(), "a folder that is there");
     let unknown = format!("whimbrel://{key}@nowhere.invalid:1");

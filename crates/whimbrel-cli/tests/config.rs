@@ -129,3 +129,12 @@ async fn reload_changes_who_may_connect_and_says_what_needs_a_restart() {
         "{errors}"
     );
 }
+
+#[test]
+fn the_page_on_services_shows_the_example_that_is_compiled() {
+    let example = include_str!("../../whimbrel-service/examples/greeter.rs");
+    assert!(
+        include_str!("../../../docs/service.md").contains(example),
+        "docs/service.md has another `greeter`"
+    );
+}

@@ -428,6 +428,26 @@ fn ctrl_c_ends_a_measurement_and_the_server_goes_on() {
 }
 
 #[test]
+fn ctrl_c_before_anybody_has_answered_is_said() {
+    let home = Home::new("perf-interrupt-early");
+    let nobody = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let url = format!("whimbrel://{}@{}", whimbrel::new_identity().public(), nobody.local_addr().unwrap());
+    for load in [&["--mode", "bulk"][..], &["--reverse"], &["--mode", "latency"]] {
+        let mut command = whimbrel(&home);
+        let running = Running::started(command.args(["perf", "run", &url, "--wait", "600"]).args(load));
+        // It connects, so it listens for signals.
+        nobody.recv_from(&mut [0; 65_536]).unwrap();
+        running.signal("-INT");
+        let (code, output, errors) = running.end();
+        assert_eq!((code, output.len()), (Some(130), 0), "{load:?}: {errors}");
+        assert_eq!(errors, "interrupted before the other end had answered\n", "{load:?}");
+        nobody.set_nonblocking(true).unwrap();
+        while nobody.recv_from(&mut [0; 65_536]).is_ok() {}
+        nobody.set_nonblocking(false).unwrap();
+    }
+}
+
+#[test]
 fn sigterm_ends_a_measurement_as_shells_expect() {
     let home = Home::new("perf-terminated");
     let server = serve(&home, &[]);
@@ -621,6 +641,10 @@ fn the_other_command_at_the_other_end_is_said_at_both_in_one_sentence() {
     for how in [&[][..], &["--bytes"]] {
         let server = serve(&home, &[]);
         run(&[&["cat", "connect", &server.listening], how].concat());
+        // Its input stays open: it is known before it says anything.
+        let idle = Running::started(whimbrel(&home).args(["cat", "connect", &server.listening]).args(how));
+        let (code, output, errors) = idle.end();
+        assert!(code == Some(1) && output.is_empty() && errors.contains(SENTENCE), "{errors}");
         for mode in [&["--mode", "bulk"][..], &["--mode", "latency"], &["--reverse"]] {
             let mut listen = whimbrel(&home);
             let listener =

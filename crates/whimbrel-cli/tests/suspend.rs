@@ -73,8 +73,12 @@ impl Heard {
     }
 
     fn leave(&self) {
+        self.signal("-USR1");
+    }
+
+    fn signal(&self, name: &str) {
         let process = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-USR1", &process]).status().unwrap().success());
+        assert!(Command::new("kill").args([name, &process]).status().unwrap().success());
     }
 
     /// Removes the limit on the length of its files.
@@ -155,6 +159,35 @@ fn a_session_goes_on_in_another_process() {
     assert_eq!(String::from_utf8_lossy(&second.1), "to nobody yet\n");
     assert_eq!(String::from_utf8_lossy(&listener.1), "from the first\nfrom the second\n");
     assert!(!file.exists(), "a session is resumed once");
+}
+
+#[test]
+fn regression_ctrl_c_while_the_peer_is_waited_for_writes_the_session() {
+    let home = home("suspend-hurry");
+    let file = home.file("session");
+    let session = file.to_str().unwrap();
+    let mut listener = listen(&home);
+    let mut far = listener.stdin();
+    far.write_all(b"to the first\n").unwrap();
+    let mut first = Heard::start(&mut cat(&home, &["connect", &listener.listening, "--suspend-to", session]));
+    assert_eq!(first.receive(), "to the first\n");
+    listener.signal("-STOP");
+    first.send("from the first");
+    first.says("the peer is out of reach");
+    first.leave();
+    first.says("suspending, waiting up to 10 s for the peer");
+    first.signal("-INT");
+    first.says("the peer was out of reach");
+    first.has_left();
+
+    listener.signal("-CONT");
+    far.write_all(b"to nobody yet\n").unwrap();
+    drop(far);
+    let mut second = Running::started(&mut cat(&home, &["--resume-from", session]));
+    drop(second.stdin());
+    let (second, listener) = (second.end(), listener.end());
+    assert_eq!((second.0, listener.0), (Some(0), Some(0)), "{} {}", second.2, listener.2);
+    assert_eq!(String::from_utf8_lossy(&second.1), "to nobody yet\n");
 }
 
 #[test]

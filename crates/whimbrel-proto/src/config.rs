@@ -115,12 +115,14 @@ pub struct TransportConfig {
     /// Packets sealed under one generation of keys. Default: 4,194,304 (2^22; RFC 9001 6.6 allows 2^23). Lower: more
     /// key derivations, no other harm.
     pub key_update_packets: u64,
-    /// Whether [`crate::Connection::poll_key_log`] returns packet keys. Default: false. True: whoever reads the log
-    /// can read the connection. Not in files, since it needs a place to write to.
+    /// Whether the connection gives out its packet keys for a key log. Default: false. True: whoever reads the log can
+    /// read the connection. Not in files, since it needs a place to write to. In the crate `whimbrel`,
+    /// `Config::key_log` names that place and sets this.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub key_log: bool,
-    /// Whether what the connection does is recorded for [`crate::Connection::poll_qlog`]. Default false. True: some 300 bytes of text for each
-    /// packet. Not in files, since it needs a place to write to.
+    /// Whether what the connection does is recorded in the qlog format. Default: false. True: some 300 bytes of text for
+    /// each packet. Not in files, since it needs a place to write to. In the crate `whimbrel`, `Config::qlog_dir` names
+    /// that place and sets this.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub qlog: bool,
     /// Whether packets are marked as ECN-capable and marks are read. Default: true.
@@ -157,10 +159,11 @@ crate::setters!(TransportConfig {
     ecn: bool,
 });
 
-/// How often small messages are repeated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How often small messages are repeated. Default: [`Repeats::Adaptive`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Repeats {
     /// Once, and twice where more than 8 % of packets are lost.
+    #[default]
     Adaptive,
     /// Always this often.
     Fixed(u8),

@@ -74,8 +74,10 @@ impl FromStr for Url {
         if !Self::is_host(host) {
             return Err(error("a host has no space, line break, control character or #"));
         }
-        let port = port.map_or(Ok(DEFAULT_PORT), |port| {
-            port.parse().map_err(|_| error("the port is not a number below 65536"))
+        let port = port.map_or(Ok(DEFAULT_PORT), |port| match port.parse() {
+            Ok(0) => Err(error("port 0 means any free port, so nobody can be reached there")),
+            Ok(port) => Ok(port),
+            Err(_) => Err(error("the port is not a number below 65536")),
         })?;
         Ok(Self { key, host: host.to_owned(), port })
     }
@@ -141,6 +143,7 @@ mod tests {
             ("whimbrel://short@x:1", "key"),
             ("whimbrel://:1", "host"),
             ("whimbrel://x:99999", "port"),
+            ("whimbrel://x:0", "port 0"),
             ("whimbrel://2001:db8::1", "brackets"),
             ("whimbrel://some host:1", "no space"),
             ("whimbrel://host :1", "no space"),

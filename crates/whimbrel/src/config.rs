@@ -43,7 +43,7 @@ pub struct Config {
     pub backlog: usize,
     /// The number of receive loops, each with a socket of its own on the endpoint's address, 1 to 64. The kernel
     /// spreads peers over them by their addresses (`SO_REUSEPORT`, Linux only), so that one endpoint uses several
-    /// cores. Default None: one for each thread of the runtime if the endpoint listens on an address, otherwise one.
+    /// cores. 0 counts as 1, and more than 64 as 64. Default None: one for each thread of the runtime if the endpoint listens on an address, otherwise one.
     pub receive_loops: Option<usize>,
     /// The networks of this host to use. Default: `Auto`, all of them as they come and go.
     pub paths: Paths,

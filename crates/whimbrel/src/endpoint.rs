@@ -37,6 +37,10 @@ use crate::shared::{Shared, lock};
 const MOST_LOOPS: usize = 64;
 
 /// A UDP socket and the connections on it. Cheap to clone. Connections go on after the last clone is dropped.
+///
+/// The tokio runtime in which it was bound drives it. Keep that runtime until the endpoint is no longer needed. Once
+/// the runtime is dropped or shut down, nothing is sent or received any more: the handles report no error, and their
+/// futures never end, in whichever runtime they are awaited.
 #[derive(Clone)]
 pub struct Endpoint {
     pub(crate) shared: Arc<EndpointShared>,
@@ -89,10 +93,17 @@ impl Endpoint {
     /// of both families; port 0 means any port.
     ///
     /// # Errors
-    /// The address does not parse, or the system refuses it. Also if the key log or the folder for recordings cannot
-    /// be made.
+    /// The address does not parse, the system refuses it, or no tokio runtime is running here. Also if the key log or
+    /// the folder for recordings cannot be made.
+    ///
+    /// # Panics
+    /// The runtime has I/O or time disabled (`Builder::enable_all` enables both).
     #[allow(clippy::unused_async, reason = "must be called within the runtime that will drive it")]
     pub async fn bind(config: Config, address: impl ToSocket) -> Result<Self, BindError> {
+        // Opening a socket outside of a runtime would panic.
+        if tokio::runtime::Handle::try_current().is_err() {
+            return Err(BindError::NoRuntime);
+        }
         let Opened { socket, is_ours } = address.open()?;
         let sockets = open_loops(socket, is_ours, &config)?;
         let mut config = config;
@@ -151,7 +162,11 @@ impl Endpoint {
             tokio::spawn(receive(Arc::clone(&shared), door));
         }
         let open = Arc::new(OpenGuard(Arc::clone(&shared)));
-        Ok(Self { shared, accepting: Arc::new(Accepting::new(accepting)), open })
+        let accepting = Arc::new(Accepting::new(accepting));
+        if shared.config.listen.is_none() {
+            accepting.end();
+        }
+        Ok(Self { shared, accepting, open })
     }
 
     /// Returns the address that the socket is bound to.
@@ -218,7 +233,7 @@ impl Endpoint {
     pub async fn begin_connect(&self, url: impl ToUrl) -> Result<Mocket, ConnectError> {
         let url = url.to_url()?;
         let key = url.key.ok_or(ConnectError::KeyMissing)?;
-        let remotes = resolve(&url, self.local_addr().is_ok_and(|local| local.is_ipv6())).await?;
+        let remotes = resolve(&url, self.bound_to()).await?;
         self.open(&remotes, ServerKey::Known(key))
     }
 
@@ -234,7 +249,7 @@ impl Endpoint {
         remembered: Option<PublicKey>,
     ) -> Result<Mocket, ConnectError> {
         let url = url.to_url()?;
-        let remotes = resolve(&url, self.local_addr().is_ok_and(|local| local.is_ipv6())).await?;
+        let remotes = resolve(&url, self.bound_to()).await?;
         let key = match (url.key, remembered) {
             (Some(key), _) => ServerKey::Known(key),
             (None, Some(key)) => ServerKey::Remembered(key),
@@ -261,6 +276,13 @@ impl Endpoint {
     pub fn import_tickets(&self, exported: &[u8]) -> Result<usize, TicketsError> {
         let now = self.shared.clock.now();
         lock(&self.shared.tickets).import(now, time_of_day(), exported).map_err(|_| TicketsError)
+    }
+
+    /// Returns the address from which peers are reached. None: paths have sockets of their own, of either family.
+    fn bound_to(&self) -> Option<SocketAddr> {
+        let local = self.local_addr().ok()?;
+        let by_paths = local.is_ipv6() && matches!(self.shared.config.paths, Paths::Only(_));
+        (!by_paths).then_some(local)
     }
 
     /// Begins a connection to one of these addresses. The list must not be empty.
@@ -291,7 +313,8 @@ impl Endpoint {
         Ok(Mocket::new(connection))
     }
 
-    /// Waits for the next connection from a peer. Returns None once the endpoint no longer receives. Cancel-safe.
+    /// Waits for the next connection from a peer. Returns None once the endpoint no longer receives, and at once if it
+    /// does not listen ([`Config::listen`]). Cancel-safe.
     ///
     /// ```no_run
     /// # async fn example(endpoint: whimbrel::Endpoint) {
@@ -313,7 +336,7 @@ impl Endpoint {
         self.accepting.poll_next(cx)
     }
 
-    /// Returns the next connection from a peer, if one is waiting.
+    /// Returns the next connection from a peer, if one is waiting. An endpoint that does not listen has none.
     pub fn try_accept(&self) -> Option<Mocket> {
         self.accepting.try_next()
     }

@@ -12,6 +12,11 @@ use crate::stream_code::StreamCode;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BindError {
+    /// No tokio runtime is running here, which would drive the endpoint.
+    #[error(
+        "there is no tokio runtime here: bind within one, for example in a function under #[tokio::main]"
+    )]
+    NoRuntime,
     /// The text is not of the form `address:port`.
     #[error("{0:?} is no address to bind: write it as 0.0.0.0:4433 or [::]:4433")]
     Address(String),
@@ -78,12 +83,22 @@ pub enum ConnectError {
         /// The resolver's error.
         error: io::Error,
     },
+    /// The endpoint is bound to an address of one family, and the peer has addresses of the other only.
+    #[error(
+        "{host} has no address of the family of {local}: bind to an address of its family, or to [::]:0 for both"
+    )]
+    Family {
+        /// The host as in the URL.
+        host: String,
+        /// The address that the endpoint is bound to.
+        local: SocketAddr,
+    },
     /// None of the local addresses in `paths` can be used to reach this peer.
     #[error(
         "none of the addresses in `paths` is this host's now and of the family of {0}: name others, or leave it to Auto"
     )]
     NoPath(SocketAddr),
-    /// The endpoint was closed with [`crate::Endpoint::close`].
+    /// The endpoint was closed with [`Endpoint::close`](crate::Endpoint::close).
     #[error("the endpoint was closed: bind another")]
     EndpointClosed,
     /// The handshake ended without a connection.
@@ -233,7 +248,7 @@ pub enum StreamOpenError {
     /// The session is closing and opens no more streams.
     #[error("the mocket is closing and opens no more streams: connect anew")]
     Closing,
-    /// The opening is longer than [`crate::MAX_OPENING`] bytes.
+    /// The opening is longer than [`MAX_OPENING`](crate::MAX_OPENING) bytes.
     #[error("the opening is longer than 1,024 bytes: write the rest on the stream")]
     OpeningTooLong,
     /// The peer's version of the protocol does not support openings.

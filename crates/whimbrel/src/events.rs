@@ -22,7 +22,8 @@ pub enum EventsError {
     Closed,
 }
 
-/// The events of a session, from [`crate::Mocket::subscribe`]. A subscription does not keep the session open.
+/// The events of a session, from [`Mocket::subscribe`](crate::Mocket::subscribe). A subscription does not keep the
+/// session open.
 #[derive(Debug)]
 pub struct Events(Arc<Mutex<Queue>>);
 

@@ -23,6 +23,17 @@
 //! # }
 //! ```
 //!
+//! The guide, `docs/guide.md` in the repository, shows each part of the interface and lists all settings.
+//!
+//! # Features
+//!
+//! None is on by default.
+//!
+//! - `serde`: settings, keys and addresses can be read and written in any format that serde knows.
+//! - `tracing`: endpoints and connections emit events of the crate `tracing`.
+//!
+//! # Runtime
+//!
 //! The futures run on tokio. All protocol logic is in [`whimbrel_proto`], which reads no clock and no socket.
 
 #![warn(missing_debug_implementations)]
@@ -71,6 +82,9 @@ mod wakers;
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// The bytes of messages and streams, cheap to clone. From the crate [`bytes`].
+pub use bytes::Bytes;
 
 pub use address::{ToSocket, ToUrl};
 pub use config::Config;

@@ -15,8 +15,9 @@ use crate::shared::Shared;
 /// stalled reader hold back other streams. Its messages are received here instead of from [`Mocket::recv`].
 ///
 /// Dropping the handle ends the sending direction. Messages sent before are still delivered, nothing more can be sent
-/// on the stream, not even by a [`crate::Sender`], and the peer's reader is told of the end. Messages that the peer
-/// still sends are received from [`Mocket::recv`]. If the session is being suspended, a dropped stream goes with it.
+/// on the stream, not even by a [`Sender`](crate::Sender), and the peer's reader is told of the end. Messages that the
+/// peer still sends are received from [`Mocket::recv`]. If the session is being suspended, a dropped stream goes with
+/// it.
 ///
 /// A stream is over once both ends have dropped it and everything was read. If the peer never accepted it, the drop
 /// by its opener suffices. It then no longer counts against the peer's `max_streams`.
@@ -62,7 +63,7 @@ impl MessageStream {
         self.sender().build().send(payload).await
     }
 
-    /// Begins a [`crate::Sender`] on this stream.
+    /// Begins a [`Sender`](crate::Sender) on this stream.
     pub fn sender(&self) -> SenderBuilder {
         self.mocket.sender().stream(self.id)
     }

@@ -6,22 +6,26 @@ use whimbrel_proto::Url;
 
 use crate::error::ConnectError;
 
-/// Resolves the peer's addresses that a socket of this family can reach, in the order in which to try them. IPv6
-/// sockets reach both families.
-pub(crate) async fn resolve(url: &Url, ipv6: bool) -> Result<Vec<SocketAddr>, ConnectError> {
+/// Resolves the peer's addresses that a socket bound to `local` can reach, in the order in which to try them. None:
+/// addresses of both families can be reached.
+pub(crate) async fn resolve(url: &Url, local: Option<SocketAddr>) -> Result<Vec<SocketAddr>, ConnectError> {
     let failed = |error| ConnectError::Resolve { host: url.host.clone(), error };
     let found: Vec<_> =
         tokio::net::lookup_host((url.host.as_str(), url.port)).await.map_err(failed)?.collect();
-    let usable = in_turn(found.iter().copied().filter(|address| ipv6 || address.is_ipv4()));
-    if usable.is_empty() {
-        let family = if found.is_empty() {
-            "it has no address"
-        } else {
-            "it has IPv6 addresses only, and this socket is IPv4"
-        };
-        return Err(failed(std::io::Error::other(family)));
+    let usable =
+        in_turn(found.iter().copied().filter(|address| local.is_none_or(|local| reaches(local, *address))));
+    match (usable.is_empty(), local, found.first()) {
+        (false, ..) => Ok(usable),
+        (true, Some(local), Some(_)) => Err(ConnectError::Family { host: url.host.clone(), local }),
+        _ => Err(failed(std::io::Error::other("it has no address"))),
     }
-    Ok(usable)
+}
+
+/// Returns whether a socket bound to `local` can send there. One that is bound to all IPv6 addresses reaches both
+/// families.
+fn reaches(local: SocketAddr, remote: SocketAddr) -> bool {
+    let (local, remote) = (local.ip().to_canonical(), remote.ip().to_canonical());
+    local.is_ipv4() == remote.is_ipv4() || local.is_ipv6() && local.is_unspecified()
 }
 
 /// Removes duplicates and alternates between the families (RFC 8305 section 4). If one family does not work, the next
@@ -42,6 +46,16 @@ fn in_turn(addresses: impl Iterator<Item = SocketAddr>) -> Vec<SocketAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_socket_reaches_its_family_and_all_of_ipv6_reaches_both() {
+        let reaches = |local: &str, remote: &str| reaches(local.parse().unwrap(), remote.parse().unwrap());
+        let (four, six) = ("192.0.2.1:9", "[2001:db8::1]:9");
+        assert!(reaches("[::]:0", four) && reaches("[::]:0", six));
+        assert!(!reaches("[::1]:0", four) && reaches("[::1]:0", six));
+        assert!(reaches("0.0.0.0:0", four) && !reaches("0.0.0.0:0", six));
+        assert!(reaches("[::ffff:127.0.0.1]:0", four));
+    }
 
     #[test]
     fn families_take_turns() {

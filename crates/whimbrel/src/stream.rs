@@ -43,8 +43,8 @@ impl Stream {
         self.reader.id()
     }
 
-    /// Returns the opening that the peer sent with the stream. Empty if it sent none, or if this end opened the
-    /// stream.
+    /// Returns the opening that the peer sent with the stream. Empty if the peer sent none, or reset the stream before
+    /// it arrived, for example by dropping the stream. Also empty if this end opened the stream.
     pub fn opening(&self) -> &Bytes {
         self.reader.opening()
     }

@@ -14,8 +14,8 @@ use crate::mocket::Mocket;
 use crate::stream_code::StreamCode;
 use crate::stream_half::Half;
 
-/// The reading direction of a byte stream, from [`crate::Stream::into_split`]. Dropping it before its end was read
-/// stops it with [`StreamCode::DROPPED`]: the peer's writes fail.
+/// The reading direction of a byte stream, from [`Stream::into_split`](crate::Stream::into_split). Dropping it before
+/// its end was read stops it with [`StreamCode::DROPPED`]: the peer's writes fail.
 pub struct StreamReader {
     /// Keeps the session open.
     mocket: Mocket,
@@ -36,8 +36,8 @@ impl StreamReader {
         self.id
     }
 
-    /// Returns the opening that the peer sent with the stream. Empty if it sent none, or if this end opened the
-    /// stream.
+    /// Returns the opening that the peer sent with the stream. Empty if the peer sent none, or reset the stream before
+    /// it arrived, for example by dropping the stream. Also empty if this end opened the stream.
     pub fn opening(&self) -> &Bytes {
         static NONE: Bytes = Bytes::new();
         self.opening.as_deref().unwrap_or(&NONE)

@@ -17,8 +17,8 @@ use crate::stream_half::Half;
 /// The most bytes that one copying write takes.
 const WRITE_MAX: usize = 1 << 16;
 
-/// The writing direction of a byte stream, from [`crate::Stream::into_split`]. Dropping it without `shutdown` resets
-/// it with [`StreamCode::DROPPED`], so that the peer does not take a part for the whole.
+/// The writing direction of a byte stream, from [`Stream::into_split`](crate::Stream::into_split). Dropping it without
+/// `shutdown` resets it with [`StreamCode::DROPPED`], so that the peer does not take a part for the whole.
 pub struct StreamWriter {
     /// Keeps the session open.
     mocket: Mocket,

@@ -66,13 +66,21 @@ impl Mocket {
     /// waits for it and returns the state. Of several calls at a time, one gets the state and the others get
     /// [`SuspendError::Closed`].
     ///
-    /// If the peer is unreachable, waits for it until `close_timeout`. The session is then suspended anyway, and the
-    /// peer learns of it later.
+    /// If the peer is unreachable, waits for it until `close_timeout`, or until [`Mocket::suspend_unanswered`]. The
+    /// session is then suspended anyway, and the peer learns of it later.
     ///
     /// # Errors
     /// [`SuspendError`]: the session cannot be suspended now, or it has ended.
     pub async fn suspend(&self, mode: SuspendMode) -> Result<SuspendedMocket, SuspendError> {
         self.suspend_to(mode, None).await
+    }
+
+    /// Ends the wait of a suspension for the peer's answer, as `close_timeout` would. [`Mocket::suspend`] then returns
+    /// the state, and the peer learns of it later. Does nothing if no suspension is under way.
+    pub fn suspend_unanswered(&self) {
+        let mut state = self.shared.lock();
+        state.connection.suspend_unanswered(self.shared.clock.now());
+        self.shared.wake(state);
     }
 
     /// Suspends like [`Mocket::suspend`], for a host with another identity: `heir` may resume the session, too.
@@ -208,7 +216,7 @@ impl Endpoint {
     }
 
     /// Restores a suspended session and waits for its peer, which was suspended too, to resume it at this endpoint.
-    /// [`crate::Event::PeerResumed`] reports that. Messages can be read and sent at once.
+    /// [`Event::PeerResumed`](crate::Event::PeerResumed) reports that. Messages can be read and sent at once.
     ///
     /// # Errors
     /// [`ResumeError::Refused`]: this endpoint cannot restore the session.

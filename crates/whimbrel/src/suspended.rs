@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 use crate::identity::random_bytes;
 
 /// A session that was suspended: all messages not acknowledged or not read, the state that keeps order and detects
-/// duplicates, credit, settings and counters. [`crate::Endpoint::resume`] continues it, once.
+/// duplicates, credit, settings and counters. [`Endpoint::resume`](crate::Endpoint::resume) continues it, once.
 ///
 /// Anyone who has these bytes and the identity key they were made with can continue the session in the owner's place,
 /// and can read what was not delivered. Protect them like the key, or seal them.

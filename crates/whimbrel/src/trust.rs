@@ -12,10 +12,10 @@ use crate::shared::{Shared, lock};
 impl Endpoint {
     /// Replaces the list of keys that may connect. None opens the listener to every key except revoked ones.
     ///
-    /// Connections accepted from keys that are not on the new list end at once. So do their sessions, even if
-    /// suspended or unreachable. The handles of both ends close: here with [`crate::CloseReason::Revoked`], at the
-    /// peer with an abort of cause `Refused`. Tickets of those keys never become valid again. An heir that is not on
-    /// the list loses the right to continue a session. A revoked key is allowed again if the list names it.
+    /// Connections accepted from keys that are not on the new list end at once. So do their sessions, even if suspended
+    /// or unreachable. The handles of both ends close: here with [`CloseReason::Revoked`](crate::CloseReason::Revoked),
+    /// at the peer with an abort of cause `Refused`. Tickets of those keys never become valid again. An heir that is
+    /// not on the list loses the right to continue a session. A revoked key is allowed again if the list names it.
     ///
     /// Connections that this endpoint began are not affected. Returns how many connections and sessions ended.
     ///

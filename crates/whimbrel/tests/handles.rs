@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc;
-use std::task::{Context, Poll, Wake};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use tokio::io::AsyncWriteExt;
 use whimbrel::{
-    CloseReason, Config, Endpoint, Event, EventsError, ExportError, ListenConfig, Mocket, MocketSet,
-    SendError, Url, new_identity,
+    BindError, CloseReason, Config, Endpoint, Event, EventsError, ExportError, ListenConfig, Mocket,
+    MocketSet, SendError, Url, new_identity,
 };
 
 async fn server() -> (Endpoint, String) {
@@ -52,6 +52,22 @@ fn block_on_thread<T>(mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> T {
             Poll::Pending => told.recv_timeout(LONGEST).expect("nobody told that there is something to do"),
         }
     }
+}
+
+#[test]
+fn binding_outside_of_a_runtime_is_an_error() {
+    let bind = std::pin::pin!(Endpoint::bind(Config::default(), "127.0.0.1:0"));
+    let polled = bind.poll(&mut Context::from_waker(Waker::noop()));
+    assert!(matches!(polled, Poll::Ready(Err(BindError::NoRuntime))), "{polled:?}");
+}
+
+#[tokio::test]
+async fn an_endpoint_that_does_not_listen_accepts_nothing() {
+    let client = Endpoint::bind(Config::default(), "127.0.0.1:0").await.unwrap();
+    let next = tokio::time::timeout(Duration::from_secs(60), client.accept());
+    assert_eq!(next.await.expect("it ends at once"), None);
+    assert_eq!(client.poll_accept(&mut Context::from_waker(Waker::noop())), Poll::Ready(None));
+    assert_eq!(client.try_accept(), None);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

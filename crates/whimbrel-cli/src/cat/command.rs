@@ -12,13 +12,14 @@ use super::ending::EARLY;
 use super::event_report::tell;
 use super::input::{Cut, Input};
 use super::progress::Progress;
-use super::suspend::{Leaving, ResumeOptions, leave_or};
+use super::suspend::{Haste, Leaving, ResumeOptions, leave_or};
 use super::writer::Writer;
 use super::{messages, stream};
+use crate::commands::CAT;
 use crate::dial::{DialArgs, ListenArgs, TransportOptions};
 use crate::monitor::{MonitorOptions, start, until_stopped};
 use crate::output::{OutputClosed, note};
-use crate::process::{Interrupted, Misused, RuntimeOptions, STOP_PATIENCE, abort_all_with, interrupted};
+use crate::process::{Interrupted, Interrupts, Misused, RuntimeOptions, STOP_PATIENCE, abort_all_with};
 use crate::settings::{Reload, Sources};
 use crate::units;
 
@@ -175,6 +176,7 @@ impl CatCommand {
 impl Side {
     async fn carry(self, how: CatOptions) -> anyhow::Result<()> {
         let leaving = Leaving::prepare(&how)?;
+        let haste = leaving.haste();
         let paths = how.transport.paths.paths()?;
         match self {
             Self::Listen { listen, monitor, .. } => {
@@ -193,9 +195,11 @@ impl Side {
                     carry_on(&mocket, leaving, &how, Progress::begin(how.bytes), &[]).await
                 };
                 tokio::pin!(accepting);
-                let by = tokio::select! {
-                    result = &mut accepting => return conclude(&endpoint, result).await,
-                    by = until_stopped(&mut service, &mut reload) => by,
+                let by = loop {
+                    tokio::select! {
+                        result = &mut accepting => return conclude(&endpoint, result).await,
+                        by = until_stopped(&mut service, &mut reload) => if !haste.ask() { break by },
+                    }
                 };
                 // The exchange is dropped after the close. If it were dropped before, its mocket would close without
                 // saying that this is early.
@@ -206,16 +210,16 @@ impl Side {
                 }))
             }
             Self::Connect { dial, .. } => {
-                let interrupted = interrupted()?;
+                let interrupts = Interrupts::listen()?;
                 leaving.check_key(dial.key.as_deref())?;
-                let mut dial = dial.prepare(how.transport.config(), paths).await?;
+                let mut dial = dial.prepare(CAT, how.transport.config(), paths).await?;
                 let endpoint = dial.endpoint().clone();
                 let connecting = async {
                     let mocket = dial.connect(note).await?;
                     dial.established(&mocket).await?;
                     carry_on(&mocket, leaving, &how, Progress::begin(how.bytes), &[]).await
                 };
-                finish(&endpoint, connecting, interrupted).await
+                finish(&endpoint, connecting, interrupts, &haste).await
             }
         }
     }
@@ -260,8 +264,10 @@ async fn carry_or_leave(
     // After the end of input was announced, no more input can be sent.
     let mut input =
         if progress.said_all { Input::of(how.cut(), unsent) } else { Input::start(how.cut(), unsent)? };
+    let patience = how.transport.config().close_timeout;
+    let exchange = exchange(mocket, how, &mut input, output, &mut progress);
     let left = tokio::select! {
-        left = leave_or(mocket, &mut leaving, exchange(mocket, how, &mut input, output, &mut progress)) => left?,
+        left = leave_or(mocket, &mut leaving, patience, exchange) => left?,
         never = tell(mocket, how.show_paths) => match never {},
     };
     if let Some(mut left) = left {
@@ -296,18 +302,21 @@ fn in_short(error: &Error) -> &'static str {
     }
 }
 
-/// Runs to the end or until Ctrl-C. If the exchange fails, the peer is told.
+/// Runs to the end or until Ctrl-C. If the exchange fails, the peer is told. A session that is leaving is let go first.
 pub(super) async fn finish(
     endpoint: &Endpoint,
     exchange: impl Future<Output = anyhow::Result<()>>,
-    interrupted: impl Future<Output = Interrupted>,
+    mut interrupts: Interrupts,
+    haste: &Haste,
 ) -> anyhow::Result<()> {
     tokio::pin!(exchange);
     // An interrupted exchange is dropped after the abort. If it were dropped before, its mocket would close
     // gracefully.
-    let result = tokio::select! {
-        result = &mut exchange => result,
-        signal = interrupted => Err(signal.into()),
+    let result = loop {
+        tokio::select! {
+            result = &mut exchange => break result,
+            signal = interrupts.next() => if !haste.ask() { break Err(signal.into()) },
+        }
     };
     conclude(endpoint, result).await
 }

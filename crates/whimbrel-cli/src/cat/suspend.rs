@@ -2,10 +2,13 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
+use tokio::sync::Notify;
 use whimbrel::{CloseReason, Config, Mocket, ResumeError, SuspendError, SuspendMode, SuspendedMocket};
 use whimbrel_service::key::own_or_temporary;
 use whimbrel_service::private_file::Draft;
@@ -17,10 +20,12 @@ use super::progress::Progress;
 use super::session_file::{self, passphrase};
 use crate::dial::{PskOptions, WaitOption};
 use crate::output::note;
-use crate::process::interrupted;
+use crate::process::Interrupts;
 
 /// How long to wait before a failed write of the file is repeated.
 const AGAIN: Duration = Duration::from_millis(500);
+/// How long the peer's answer is waited for before that is said.
+const QUIET: Duration = Duration::from_millis(500);
 
 /// Options for resuming a session.
 #[derive(Args, Clone, Debug)]
@@ -44,8 +49,9 @@ pub(super) struct ResumeOptions {
 
 impl ResumeOptions {
     pub(super) async fn carry(self) -> anyhow::Result<()> {
-        let interrupted = interrupted()?;
+        let interrupts = Interrupts::listen()?;
         let leaving = Leaving::prepare(&self.how)?;
+        let haste = leaving.haste();
         leaving.check_key(self.key.as_deref())?;
         let (mut transport, paths) = (self.how.transport.config(), self.how.transport.paths.paths()?);
         transport.handshake_timeout = self.wait.time();
@@ -82,7 +88,7 @@ impl ResumeOptions {
             note(format_args!("resumed with {}", mocket.peer_addr()));
             carry_on(&mocket, leaving, &self.how, progress, unsent).await
         };
-        finish(&endpoint, going_on, interrupted).await
+        finish(&endpoint, going_on, interrupts, &haste).await
     }
 }
 
@@ -90,6 +96,7 @@ impl ResumeOptions {
 pub(super) struct Leaving {
     file: Option<PathBuf>,
     passphrase: Option<Zeroizing<String>>,
+    haste: Haste,
     #[cfg(unix)]
     signals: [tokio::signal::unix::Signal; 2],
 }
@@ -111,14 +118,19 @@ impl Leaving {
                 SignalKind::user_defined1()
             };
             let signals = [signal(SignalKind::user_defined1())?, signal(second)?];
-            Ok(Self { file: how.suspend_to.clone(), passphrase: passphrase(how)?, signals })
+            Ok(Self {
+                file: how.suspend_to.clone(),
+                passphrase: passphrase(how)?,
+                haste: Haste::default(),
+                signals,
+            })
         }
         #[cfg(not(unix))]
         {
             if how.suspend_to.is_some() {
                 bail!("--suspend-to waits for a signal, which this system does not have");
             }
-            Ok(Self { file: None, passphrase: None })
+            Ok(Self { file: None, passphrase: None, haste: Haste::default() })
         }
     }
 
@@ -130,6 +142,11 @@ impl Leaving {
             );
         }
         Ok(())
+    }
+
+    /// Returns what a signal that ends the process asks first.
+    pub(super) fn haste(&self) -> Haste {
+        self.haste.clone()
     }
 
     async fn asked(&mut self) -> PathBuf {
@@ -146,6 +163,51 @@ impl Leaving {
     }
 }
 
+/// Whether the session waits for the peer's answer to leave, and the wish that it no longer does. Whoever presses
+/// Ctrl-C then wants the process to end, not the session to be lost.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Haste(Arc<Hurried>);
+
+#[derive(Debug, Default)]
+struct Hurried {
+    waits: AtomicBool,
+    asked: Notify,
+}
+
+impl Haste {
+    /// Asks a session that waits to leave at once. Returns false if none waits.
+    pub(super) fn ask(&self) -> bool {
+        let waits = self.0.waits.load(Ordering::Acquire);
+        if waits {
+            self.0.asked.notify_one();
+        }
+        waits
+    }
+
+    /// Suspends the session, and says so if the peer does not answer soon.
+    async fn suspend(&self, mocket: &Mocket, patience: Duration) -> Result<SuspendedMocket, SuspendError> {
+        self.0.waits.store(true, Ordering::Release);
+        let suspending = mocket.suspend(SuspendMode::Snapshot);
+        tokio::pin!(suspending);
+        let mut told = false;
+        let left = loop {
+            tokio::select! {
+                left = &mut suspending => break left,
+                () = self.0.asked.notified() => mocket.suspend_unanswered(),
+                () = tokio::time::sleep(QUIET), if !told => {
+                    told = true;
+                    note(format_args!(
+                        "suspending, waiting up to {} s for the peer; Ctrl-C suspends without its answer",
+                        patience.as_secs()
+                    ));
+                }
+            }
+        };
+        self.0.waits.store(false, Ordering::Release);
+        left
+    }
+}
+
 /// A session that has left, and its file.
 pub(super) struct Left {
     pub(super) state: SuspendedMocket,
@@ -153,10 +215,12 @@ pub(super) struct Left {
     since: Instant,
 }
 
-/// Runs the exchange to its end, or suspends the session when asked to.
+/// Runs the exchange to its end, or suspends the session when asked to. `patience` is how long the session then waits
+/// for the peer.
 pub(super) async fn leave_or(
     mocket: &Mocket,
     leaving: &mut Leaving,
+    patience: Duration,
     exchange: impl Future<Output = anyhow::Result<()>>,
 ) -> anyhow::Result<Option<Left>> {
     // The exchange pauses while the session leaves, and is dropped afterwards: data it was about to receive goes with
@@ -172,7 +236,7 @@ pub(super) async fn leave_or(
             note(format_args!("not suspended, cannot write {}: {error}", file.display()));
             continue;
         }
-        match mocket.suspend(SuspendMode::Snapshot).await {
+        match leaving.haste.suspend(mocket, patience).await {
             Ok(state) => return Ok(Some(Left { state, file, since: Instant::now() })),
             Err(SuspendError::Refused(why)) => note(format_args!("not suspended: {}", refusal(&why))),
             Err(error) => return Err(error.into()),

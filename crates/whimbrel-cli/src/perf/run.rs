@@ -153,7 +153,7 @@ impl RunCommand {
         let mut interrupts = Interrupts::listen()?;
         let mut transport = self.transport.config();
         transport.session.send_queue_bytes = self.queue;
-        let mut dial = self.dial.prepare(transport, self.transport.paths.paths()?).await?;
+        let mut dial = self.dial.prepare("", transport, self.transport.paths.paths()?).await?;
         let clock = clock_id().filter(|_| !self.own_clock);
         let measurement =
             Measurement { plan, clock, screen: Screen::new(self.json), patience: self.dial.wait.time() };
@@ -253,7 +253,7 @@ impl Measurement {
         let given = source.run(|interval, mocket| screen.show(interval, mocket), stop).await;
         let Given { sent, received, progress, one_clock, cut } = given;
         let lost = matches!(cut, Some(Cut::Lost(_))) && one_clock.is_none();
-        if (mocket.peer_key().is_none() || lost) && received.is_none() {
+        if (!mocket.is_established() || lost) && received.is_none() {
             // There was no connection, or no sink at the other end, so only the reason can be reported.
             return Ok(Document::failed(&self.plan, cut.unwrap_or(Cut::Interrupted)));
         }

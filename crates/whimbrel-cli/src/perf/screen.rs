@@ -4,6 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use whimbrel::Mocket;
 
+use super::ending::Cut;
 use super::figures::{Document, Interval, Latency, LatencyKind};
 use super::sink::Audience;
 use crate::output::note;
@@ -131,6 +132,10 @@ pub(super) fn print(document: &Document, json: bool) -> anyhow::Result<()> {
         return crate::output::print_line(format_args!("{}", serde_json::to_string_pretty(document)?));
     }
     if !document.has_figures() {
+        // Any other reason is reported as an error.
+        if document.ended == Some(Cut::Interrupted) {
+            note("interrupted before the other end had answered");
+        }
         return Ok(());
     }
     if let Some(why) = &document.ended {

@@ -17,7 +17,7 @@ use super::ending::PATIENCE;
 use super::sink::{Far, Sink};
 use super::source::Source;
 use crate::closed::sentence;
-use crate::commands::{self, OTHER_COMMAND, is_cat};
+use crate::commands::{self, CAT, OTHER_COMMAND, is_cat};
 use crate::dial::{ListenArgs, TransportOptions};
 use crate::monitor::{MonitorOptions, start, until_stopped};
 use crate::output::{note, print_line};
@@ -32,7 +32,15 @@ const EARLY_BYTES: usize = 64 << 20;
 /// How long a client may take to say what it wants.
 const SHYNESS: Duration = Duration::from_secs(15);
 const NO_PERF: &str = "the other end runs something else than `whimbrel perf`, or another version of it: run the same program at both ends";
-const SILENT: &str = "the other end does not say what it wants to measure: run `whimbrel perf run` there";
+/// A client that does not say what it wants to measure.
+const SILENT: TurnedAway = TurnedAway {
+    code: FAILED,
+    here: "the other end does not say what it wants to measure: run `whimbrel perf run` there",
+    there: "here runs `whimbrel perf serve`, and nobody said what to measure: connect with `whimbrel perf run`",
+};
+/// A client that is `whimbrel cat`.
+const OTHER: TurnedAway =
+    TurnedAway { code: OTHER_COMMAND, here: commands::SENTENCE, there: commands::SENTENCE };
 /// The most bytes that may wait in the send queue, unless the command line or a file says otherwise.
 const QUEUE: u64 = 4 << 20;
 /// The code of the abort if a measurement cannot be made.
@@ -131,15 +139,20 @@ async fn serve(mocket: Mocket, counts: Arc<Counts>, activity: Option<ActivityLog
 async fn measure(mocket: Mocket) -> anyhow::Result<()> {
     let measured = carry_out(&mocket).await;
     if let Err(error) = &measured {
-        let code = if error.is::<OtherCommand>() { OTHER_COMMAND } else { FAILED };
-        mocket.abort(code, &sentence(error));
+        match error.downcast_ref::<TurnedAway>() {
+            Some(away) => mocket.abort(away.code, away.there),
+            None => mocket.abort(FAILED, &sentence(error)),
+        }
     }
     measured
 }
 
 async fn carry_out(mocket: &Mocket) -> anyhow::Result<()> {
+    if mocket.protocol() == CAT {
+        bail!(OTHER);
+    }
     let opening = tokio::time::timeout(SHYNESS, await_start(mocket)).await;
-    let (start, early) = opening.map_err(|_| anyhow!(SILENT))??;
+    let (start, early) = opening.map_err(|_| Error::new(SILENT))??;
     check(&start).map_err(Error::msg)?;
     let one_clock = match (clock_id(), &start.clock) {
         (Some(clock), Some(mark)) => mark.is_of(&clock),
@@ -187,7 +200,7 @@ pub(super) async fn await_control<T>(
     loop {
         let message = mocket.recv().await?;
         if is_cat(&message) {
-            bail!(OtherCommand);
+            bail!(OTHER);
         }
         match parse(&message) {
             Some(control) => {
@@ -208,17 +221,21 @@ pub(super) async fn await_control<T>(
     }
 }
 
-/// The error that the other end runs `whimbrel cat`.
+/// The error that a client wants no measurement. Each end says it from its own side.
 #[derive(Debug)]
-struct OtherCommand;
+struct TurnedAway {
+    code: u64,
+    here: &'static str,
+    there: &'static str,
+}
 
-impl std::fmt::Display for OtherCommand {
+impl std::fmt::Display for TurnedAway {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(commands::SENTENCE)
+        f.write_str(self.here)
     }
 }
 
-impl std::error::Error for OtherCommand {}
+impl std::error::Error for TurnedAway {}
 
 fn check(start: &Start) -> Result<(), String> {
     if start.version != VERSION {

@@ -132,6 +132,10 @@ impl<'a> Source<'a> {
                     return self.given(generated.unwrap_or_default(), None, Some(cut));
                 },
                 () = stop.notified(), if patience.is_none() => {
+                    if !mocket.is_established() {
+                        // Nobody is there who has figures.
+                        return self.given(Generated::default(), None, Some(Cut::Interrupted));
+                    }
                     patience = Some(Instant::now() + LAST_FIGURES);
                     abort.abort();
                     drop(ControlSender::new(mocket).send(&Control::Stop).await);
@@ -230,7 +234,7 @@ impl<'a> Source<'a> {
                 cut = &mut given_up => Echo::Never(cut),
             };
             match echo {
-                Echo::Never(cut @ Cut::Lost(_)) => {
+                Echo::Never(cut) if matches!(cut, Cut::Lost(_)) || !self.mocket.is_established() => {
                     return self.given(generated(payloads.made()), None, Some(cut));
                 }
                 Echo::Never(cut) => {

@@ -80,7 +80,8 @@ pub enum Event {
     Quality(QualityChange),
     /// The peer has used up a stream's credit, and the application has not read the stream for a second. The peer can
     /// send no more on it. Reported once for each stall. The session reports this as
-    /// [`crate::session::SessionEvent::ReaderStalled`]; the connection itself does not emit it.
+    /// [`SessionEvent::ReaderStalled`](crate::session::SessionEvent::ReaderStalled); the connection itself does not
+    /// emit it.
     ReaderStalled {
         /// The stream that is not read.
         stream: StreamId,
@@ -88,8 +89,9 @@ pub enum Event {
         unread: u64,
     },
     /// A stream's queue has waited for a second because the peer's application does not read the stream. Reported once
-    /// for each stall. The session reports this as [`crate::session::SessionEvent::SendBlocked`]; the connection itself
-    /// does not emit it.
+    /// for each stall. The session reports this as
+    /// [`SessionEvent::SendBlocked`](crate::session::SessionEvent::SendBlocked); the connection itself does not emit
+    /// it.
     SendBlocked(StreamId),
     /// The peer began a graceful close. What it sent before is still delivered.
     PeerClosing(Reason),

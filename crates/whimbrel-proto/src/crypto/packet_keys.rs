@@ -118,8 +118,8 @@ impl HeaderKey {
         Self(key.expect("the key has the cipher's length"))
     }
 
-    /// The mask for `sample`. Its first byte is for the flags ([`crate::wire::packet::PROTECTED_BITS`]), the rest for
-    /// the packet number.
+    /// The mask for `sample`. Its first byte is for the flags
+    /// ([`PROTECTED_BITS`](crate::wire::packet::PROTECTED_BITS)), the rest for the packet number.
     #[inline]
     pub fn mask(&self, sample: &[u8; SAMPLE_LEN]) -> [u8; 5] {
         self.0.new_mask(sample).expect("a sample has the right length by its type")

@@ -34,8 +34,8 @@ pub enum ResumeError {
 
 impl Endpoint {
     /// Continues a suspended session and dials the peer, at `remote` if it has moved. `wall` is the wall-clock time
-    /// since the Unix epoch. The connection reports [`crate::Event::Connected`], or [`crate::Event::Closed`] with the
-    /// reason.
+    /// since the Unix epoch. The connection reports [`Event::Connected`](crate::Event::Connected), or
+    /// [`Event::Closed`](crate::Event::Closed) with the reason.
     ///
     /// # Errors
     /// Returns a [`ResumeError`]; nothing was sent to the peer.

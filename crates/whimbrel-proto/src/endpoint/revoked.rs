@@ -1,9 +1,9 @@
 //! Changes at run time to the keys that may connect.
 //!
-//! The endpoint changes its lists and voids tickets; the connections belong to the driver. After each change the
-//! driver calls [`crate::Connection::revoke`] or [`crate::Connection::recheck`] on every connection. A connection
-//! that it takes from [`super::Routed`] after the change may have been accepted before. So the driver checks it once
-//! more after storing it.
+//! The endpoint changes its lists and voids tickets; the connections belong to the driver. After each change the driver
+//! calls [`Connection::revoke`](crate::Connection::revoke) or [`Connection::recheck`](crate::Connection::recheck) on
+//! every connection. A connection that it takes from [`super::Routed`] after the change may have been accepted before.
+//! So the driver checks it once more after storing it.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -25,7 +25,8 @@ impl Endpoint {
     /// new list is no longer denied. Tickets of keys that drop off the list are void for good, even if the key is
     /// allowed again later. Without a listener nothing changes.
     ///
-    /// Afterwards the driver calls [`crate::Connection::recheck`] on every connection with [`Endpoint::lists`].
+    /// Afterwards the driver calls [`Connection::recheck`](crate::Connection::recheck) on every connection with
+    /// [`Endpoint::lists`].
     pub fn set_allow(&mut self, now: Time, allow: Option<BTreeSet<PublicKey>>) {
         let Some((acceptor, listen)) = &mut self.acceptor else { return };
         if let Some(allow) = &allow {
@@ -54,7 +55,7 @@ impl Endpoint {
 
     /// Revokes a key: it is denied and taken off the list, if there is one. Its tickets are void for good.
     ///
-    /// Afterwards the driver calls [`crate::Connection::revoke`] on every connection.
+    /// Afterwards the driver calls [`Connection::revoke`](crate::Connection::revoke) on every connection.
     pub fn revoke(&mut self, now: Time, key: &PublicKey) {
         let Some((acceptor, listen)) = &mut self.acceptor else { return };
         listen.deny.insert(*key);

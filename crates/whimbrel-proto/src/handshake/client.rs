@@ -354,12 +354,7 @@ impl ClientHandshake {
 
     /// Waits for the PONG to this PING alone, which somebody else has made.
     #[cfg(test)]
-    pub(super) fn wait_for_pong(
-        &mut self,
-        server_id: ConnectionId,
-        server_key: PublicKey,
-        noise: Noise,
-    ) {
+    pub(super) fn wait_for_pong(&mut self, server_id: ConnectionId, server_key: PublicKey, noise: Noise) {
         self.attempts = [Attempt { server_id, server_key, noise }].into();
     }
 

@@ -101,7 +101,7 @@ pub struct Message {
     pub priority: u8,
     /// Whether it arrived before the handshake was complete.
     pub early: bool,
-    /// Whether the sender waits for [`crate::session::state::Session::confirm`].
+    /// Whether the sender waits for the receiving program to confirm it (`Mocket::confirm` of the crate `whimbrel`).
     pub confirm: bool,
     /// Its order domain on the wire.
     pub(super) domain: Domain,
@@ -199,7 +199,7 @@ pub enum StreamError {
     #[error("this direction of the stream has ended")]
     Ended,
     /// The stream shares its inbox with others. Only a stream with a queue of its own can keep the latest messages
-    /// only: see [`crate::session::state::Session::claim_stream`].
+    /// only (`MessageStream` of the crate `whimbrel`).
     #[error("the stream shares its inbox with others")]
     SharedInbox,
     /// The peer stopped the stream, with this code.

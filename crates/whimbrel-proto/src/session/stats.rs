@@ -67,7 +67,7 @@ pub struct SessionStats {
     /// Messages received and not yet read.
     pub unread: u64,
     /// Credit that streams have beyond their shares, bytes: what the peer may still send and what is unread.
-    /// [`crate::session::state::Session::stream_credit`] lists which stream holds it.
+    /// `Mocket::stream_credit` of the crate `whimbrel` lists which stream holds it.
     pub credit_beyond_shares: u64,
     /// Streams on which the peer has used up its credit because nobody here reads.
     pub unread_streams: u64,

@@ -14,7 +14,8 @@ pub struct ParseError(String);
 impl ParseError {
     /// Creates an error that says that `text` is not a `what`, with `good` as an example of a valid one.
     pub fn new(what: &str, text: &str, good: &str) -> Self {
-        Self(format!("`{}` is not a {what}: write {good}", text.trim()))
+        let article = if what.starts_with(['a', 'e', 'i', 'o', 'I']) { "an" } else { "a" };
+        Self(format!("`{}` is not {article} {what}: write {good}", text.trim()))
     }
 
     /// Creates an error with this message.

@@ -28,6 +28,9 @@ pub enum AskError {
         /// The system's error.
         error: io::Error,
     },
+    /// The socket belongs to another user.
+    #[error("permission denied on the control socket {0:?}: it belongs to another user, so run as that user")]
+    Forbidden(PathBuf),
     /// The service closed the connection, did not answer in time, or gave an answer that makes no sense.
     #[error("the service on {0:?} did not answer: it may be ending, or of another version")]
     NoAnswer(PathBuf),
@@ -55,8 +58,7 @@ pub async fn ask(path: &Path, request: Request) -> Result<serde_json::Value, Ask
 }
 
 async fn ask_within(path: &Path, request: Request, longest: u64) -> Result<serde_json::Value, AskError> {
-    let stream =
-        UnixStream::connect(path).await.map_err(|error| AskError::Nobody { path: path.to_owned(), error })?;
+    let stream = UnixStream::connect(path).await.map_err(|error| unreachable(path, error))?;
     let answered = tokio::time::timeout(PATIENCE, exchange(stream, request, longest)).await;
     let no_answer = || AskError::NoAnswer(path.to_owned());
     let Ok(Ok(line)) = answered else { return Err(no_answer()) };
@@ -67,6 +69,13 @@ async fn ask_within(path: &Path, request: Request, longest: u64) -> Result<serde
         Ok(Answer::Ok(value)) => Ok(value),
         Ok(Answer::Error(why)) => Err(AskError::Refused(why)),
         Err(_) => Err(no_answer()),
+    }
+}
+
+fn unreachable(path: &Path, error: io::Error) -> AskError {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => AskError::Forbidden(path.to_owned()),
+        _ => AskError::Nobody { path: path.to_owned(), error },
     }
 }
 
@@ -108,5 +117,12 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         assert!(matches!(error, AskError::TooLong { longest: named, .. } if named == longest), "{error}");
         assert!(error.to_string().contains("it is no service"), "{error}");
+    }
+
+    #[test]
+    fn a_socket_of_another_user_is_said_to_be_one() {
+        let why = |kind: io::ErrorKind| unreachable(Path::new("/run/perf.sock"), kind.into()).to_string();
+        assert!(why(io::ErrorKind::PermissionDenied).contains("run as that user"));
+        assert!(why(io::ErrorKind::ConnectionRefused).contains("start it with this control socket"));
     }
 }

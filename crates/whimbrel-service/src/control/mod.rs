@@ -19,7 +19,7 @@ const LONGEST_REQUEST: u64 = 4096;
 #[serde(tag = "request", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Request {
-    /// Returns the state of the service: a [`crate::StatusReport`].
+    /// Returns the state of the service: a [`StatusReport`](crate::StatusReport).
     Status,
     /// Reads the configuration again.
     Reload,

@@ -29,6 +29,9 @@ pub enum KeyFileError {
     /// Others may read the file.
     #[error("others can read the secret key in {path}: run `chmod 600 {path}`", path = .0.display())]
     Exposed(PathBuf),
+    /// The file belongs to another user.
+    #[error("permission denied on the key file {}: it belongs to another user, so run as that user", .0.display())]
+    Forbidden(PathBuf),
     /// The file holds something else.
     #[error("{} is not a whimbrel key file: make one with `whimbrel key new --out FILE`", .0.display())]
     NotAKey(PathBuf),
@@ -42,15 +45,20 @@ pub enum KeyFileError {
 /// # Errors
 /// The file is missing, holds no key, or is readable by others.
 pub fn load(path: &Path) -> Result<Identity, KeyFileError> {
-    let (text, exposure) = private_file::read(path).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => KeyFileError::Missing(path.to_owned()),
-        _ => KeyFileError::System(path.to_owned(), error),
-    })?;
+    let (text, exposure) = private_file::read(path).map_err(|error| unreadable(path, error))?;
     let secret = parse(&text).ok_or_else(|| KeyFileError::NotAKey(path.to_owned()))?;
     if exposure != Exposure::Private {
         return Err(KeyFileError::Exposed(path.to_owned()));
     }
     Ok(Identity::from_secret(*secret))
+}
+
+fn unreadable(path: &Path, error: io::Error) -> KeyFileError {
+    match error.kind() {
+        io::ErrorKind::NotFound => KeyFileError::Missing(path.to_owned()),
+        io::ErrorKind::PermissionDenied => KeyFileError::Forbidden(path.to_owned()),
+        _ => KeyFileError::System(path.to_owned(), error),
+    }
 }
 
 /// Writes a key into a new file that only its owner can read.
@@ -138,6 +146,13 @@ pub(super) fn parse_digits(text: &str) -> Option<Zeroizing<[u8; 32]>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_of_another_user_is_said_to_be_one() {
+        let why = |kind: io::ErrorKind| unreadable(Path::new("key"), kind.into()).to_string();
+        assert!(why(io::ErrorKind::PermissionDenied).contains("run as that user"));
+        assert!(why(io::ErrorKind::NotFound).contains("whimbrel key new"));
+    }
 
     #[test]
     fn anything_else_is_no_key() {

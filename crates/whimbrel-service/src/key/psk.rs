@@ -24,6 +24,9 @@ pub enum PskError {
         /// The system's error.
         error: io::Error,
     },
+    /// The file belongs to another user.
+    #[error("permission denied on the pre-shared key in {}: it belongs to another user, so run as that user", .0.display())]
+    Forbidden(PathBuf),
     /// The file holds something else.
     #[error("{path} holds no pre-shared key, which is 64 hexadecimal digits: {make}", path = .0.display(), make = make(.0))]
     NotAKey(PathBuf),
@@ -56,8 +59,10 @@ pub fn read_psk(file: Option<&Path>) -> Result<Option<Secret>, PskError> {
 }
 
 fn load(file: &Path) -> Result<Secret, PskError> {
-    let (text, exposure) =
-        private_file::read(file).map_err(|error| PskError::System { path: file.to_owned(), error })?;
+    let (text, exposure) = private_file::read(file).map_err(|error| match error.kind() {
+        io::ErrorKind::PermissionDenied => PskError::Forbidden(file.to_owned()),
+        _ => PskError::System { path: file.to_owned(), error },
+    })?;
     let key = parse(&text).ok_or_else(|| PskError::NotAKey(file.to_owned()))?;
     if exposure != Exposure::Private {
         return Err(PskError::Exposed(file.to_owned()));

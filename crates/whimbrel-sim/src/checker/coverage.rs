@@ -42,7 +42,7 @@ pub struct Coverage {
     pub resumed: u64,
     /// Operations.
     pub operations: u64,
-    /// The value of [`crate::world::World::digest`] at the end; over several runs, the sum.
+    /// The value of [`World::digest`](crate::world::World::digest) at the end; over several runs, the sum.
     pub digest: u64,
 }
 

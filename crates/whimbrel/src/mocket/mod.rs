@@ -101,8 +101,9 @@ impl Mocket {
         self.shared.lock().connection.remote()
     }
 
-    /// Returns the application protocol that the client named when it connected ([`crate::Config::protocol`]). Empty
-    /// if it named none, or if the session was resumed in another process.
+    /// Returns the application protocol that the client named when it connected
+    /// ([`Config::protocol`](crate::Config::protocol)). Empty if it named none, or if the session was resumed in
+    /// another process.
     pub fn protocol(&self) -> bytes::Bytes {
         self.shared.lock().connection.protocol()
     }
@@ -177,7 +178,8 @@ impl Mocket {
     }
 
     /// Subscribes to the events from now on (Mockets 3.4). On a closed mocket, the only event is
-    /// [`crate::Event::Closed`]. A subscriber that falls far behind is told how many events it missed, and goes on.
+    /// [`Event::Closed`](crate::Event::Closed). A subscriber that falls far behind is told how many events it missed,
+    /// and goes on.
     ///
     /// ```no_run
     /// # async fn example(mocket: whimbrel::Mocket) {
@@ -225,9 +227,9 @@ impl Mocket {
         state.connection.session_ref().stream_credit(self.shared.clock.now())
     }
 
-    /// Watches these thresholds from now on, in place of any set before. [`crate::Event::Quality`] reports when a
-    /// value crosses its threshold, and at first each value that is already above. Hysteresis keeps a value that
-    /// hovers at its threshold from being reported again and again.
+    /// Watches these thresholds from now on, in place of any set before. [`Event::Quality`](crate::Event::Quality)
+    /// reports when a value crosses its threshold, and at first each value that is already above. Hysteresis keeps a
+    /// value that hovers at its threshold from being reported again and again.
     ///
     /// ```no_run
     /// # async fn example(mocket: whimbrel::Mocket) -> Result<(), Box<dyn std::error::Error>> {
@@ -250,7 +252,7 @@ impl Mocket {
     /// ```
     ///
     /// # Errors
-    /// More than [`crate::MAX_THRESHOLDS`] are given. Those set before stay.
+    /// More than [`MAX_THRESHOLDS`](crate::MAX_THRESHOLDS) are given. Those set before stay.
     pub fn watch(&self, thresholds: impl IntoIterator<Item = Threshold>) -> Result<(), TooManyThresholds> {
         let mut state = self.shared.lock();
         let set = state.connection.set_thresholds(self.shared.clock.now(), thresholds);

@@ -14,8 +14,8 @@ use crate::shared::lock;
 const FETCH: usize = 256;
 
 impl Mocket {
-    /// Receives the next message of the default stream, or of a stream without a [`crate::MessageStream`].
-    /// Cancel-safe.
+    /// Receives the next message of the default stream, or of a stream without a
+    /// [`MessageStream`](crate::MessageStream). Cancel-safe.
     ///
     /// # Errors
     /// The mocket is closed and everything received was read.

@@ -38,7 +38,7 @@ impl Mocket {
         self.try_send_as(&PLAIN, payload.into())
     }
 
-    /// Begins a [`crate::Sender`]: service, tag, priority and lifetime, fixed once and used for many messages.
+    /// Begins a [`Sender`](crate::Sender): service, tag, priority and lifetime, fixed once and used for many messages.
     ///
     /// ```no_run
     /// # async fn example(mocket: whimbrel::Mocket) -> Result<(), whimbrel::SendError> {

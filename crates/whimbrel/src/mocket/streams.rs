@@ -37,10 +37,13 @@ impl Mocket {
         Ok(Stream::new(self.clone(), id, Bytes::new()))
     }
 
-    /// Opens a byte stream that begins with `opening`, of up to [`crate::MAX_OPENING`] bytes. The opening travels
-    /// with the first bytes and is available as soon as the peer accepts the stream ([`Stream::opening`]). Use it to
-    /// say what the stream is for: a name, a target, a request. Waits while the peer allows no more streams, and
+    /// Opens a byte stream that begins with `opening`, of up to [`MAX_OPENING`](crate::MAX_OPENING) bytes. The opening
+    /// travels with the first bytes and is available as soon as the peer accepts the stream ([`Stream::opening`]). Use
+    /// it to say what the stream is for: a name, a target, a request. Waits while the peer allows no more streams, and
     /// until the handshake is complete. Cancel-safe: a dropped future has opened nothing.
+    ///
+    /// A stream that is reset, or dropped without `shutdown`, before its first bytes have arrived may reach the peer
+    /// with an empty opening.
     ///
     /// ```no_run
     /// # async fn example(near: whimbrel::Mocket, far: whimbrel::Mocket) -> Result<(), Box<dyn std::error::Error>> {

@@ -5,9 +5,9 @@ use crate::connection::state::Connection;
 
 impl Connection {
     /// Returns the next line of the key log (docs/dissector.md). `None` if there is none, or
-    /// [`crate::TransportConfig::key_log`] is not set. The log covers both directions of each path in each key
-    /// generation, and early packets. Whoever has the lines can read the connection. Call this after each batch of
-    /// packets.
+    /// [`TransportConfig::key_log`](crate::TransportConfig::key_log) is not set. The log covers both directions of each
+    /// path in each key generation, and early packets. Whoever has the lines can read the connection. Call this after
+    /// each batch of packets.
     pub fn poll_key_log(&mut self) -> Option<String> {
         self.log_keys();
         self.key_log.as_mut()?.lines.pop_front()

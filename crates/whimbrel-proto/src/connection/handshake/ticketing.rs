@@ -8,7 +8,7 @@ use crate::{Ticket, Time};
 /// How long a path is measured before it is worth a second ticket.
 pub(in crate::connection) const MEASURE: Duration = Duration::from_secs(1);
 
-/// A ticket issued by [`crate::Endpoint::handle_event`], to be passed to
+/// A ticket issued by [`Endpoint::handle_event`](crate::Endpoint::handle_event), to be passed to
 /// [`Connection::handle_answer`](crate::Connection::handle_answer).
 #[derive(Clone, PartialEq, Eq)]
 pub struct IssuedTicket {

@@ -35,7 +35,7 @@ pub enum CloseReason {
     /// The peer's key was revoked, or removed from the list of admitted keys.
     #[error("the peer's key is not let in any more")]
     Revoked,
-    /// This side suspended the session. [`crate::Connection::take_suspended`] returns it.
+    /// This side suspended the session. [`Connection::take_suspended`](crate::Connection::take_suspended) returns it.
     #[error("suspended")]
     Suspended,
     /// The peer suspended the session and did not come back within the waiting time.

@@ -12,8 +12,8 @@ use crate::{Cause, Side, Time};
 
 impl Connection {
     /// Ends everything that this key has here, whichever side began it: the connection, in any state; the session, if
-    /// it waits or is dialled for; and the right of an heir. [`crate::connection::event::Event::Closed`] with
-    /// [`CloseReason::Revoked`] reports the end. Returns whether the connection ended by this.
+    /// it waits or is dialled for; and the right of an heir. [`Event::Closed`](crate::connection::event::Event::Closed)
+    /// with [`CloseReason::Revoked`] reports the end. Returns whether the connection ended by this.
     pub fn revoke(&mut self, now: Time, key: &PublicKey) -> bool {
         self.strip(&mut |peer, _| peer != key);
         let peer = self.peer.key.or_else(|| self.opening.as_ref()?.server_key());

@@ -86,6 +86,13 @@ impl Connection {
         Ok(())
     }
 
+    /// Ends the wait for the peer's answer to a suspension, as the close timeout would. Does nothing otherwise.
+    pub fn suspend_unanswered(&mut self, now: Time) {
+        if matches!(self.ending, Ending::Suspending { .. }) {
+            self.finish_suspend(now, None);
+        }
+    }
+
     /// Continues a suspension that the end of the previous connection interrupted.
     pub(in crate::connection) fn suspend_again(&mut self, before: &mut Self) {
         let Ending::Suspending { give_up, block, .. } = &mut before.ending else { return };

@@ -8,8 +8,8 @@ use crate::connection::state::Connection;
 
 impl Connection {
     /// Returns what was recorded since the last call, as records of qlog. `None` if there is nothing, or
-    /// [`crate::TransportConfig::qlog`] is not set. Call this after each batch of packets. A recording holds no payload
-    /// and no keys; it shows addresses, sizes and times.
+    /// [`TransportConfig::qlog`](crate::TransportConfig::qlog) is not set. Call this after each batch of packets. A
+    /// recording holds no payload and no keys; it shows addresses, sizes and times.
     pub fn poll_qlog(&mut self) -> Option<String> {
         self.observer.as_mut()?.take_records()
     }

@@ -75,7 +75,8 @@ pub struct PathStats {
     pub congestion: ControllerStats,
     /// The largest UDP payload known to work, bytes.
     pub mtu: u16,
-    /// Whether the path counts as sharing its bottleneck with another one in use ([`crate::TransportConfig::coupled`]).
+    /// Whether the path counts as sharing its bottleneck with another one in use
+    /// ([`TransportConfig::coupled`](crate::TransportConfig::coupled)).
     pub coupled: bool,
 }
 
