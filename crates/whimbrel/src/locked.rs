@@ -80,10 +80,10 @@ pub(crate) struct Locked<'a> {
     later: Later<'a>,
 }
 
-/// Those to be woken once the lock is released. In a box, so that a lock that wakes nobody is quick to take and release.
+/// Those to be woken once the lock is released.
 struct Later<'a> {
     shared: &'a Shared,
-    woken: Option<Box<Woken>>,
+    woken: Option<Woken>,
 }
 
 impl<'a> Locked<'a> {
@@ -97,7 +97,7 @@ impl Drop for Locked<'_> {
     #[inline]
     fn drop(&mut self) {
         if !self.state.woken.is_empty() {
-            self.later.woken = Some(Box::new(std::mem::take(&mut self.state.woken)));
+            self.later.woken = Some(std::mem::take(&mut self.state.woken));
         }
     }
 }
