@@ -81,6 +81,20 @@ fn files(folder: &Folder) {
     require_none("the pre-shared key");
 }
 
+fn run<T>(work: impl Future<Output = T>) -> T {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(2).enable_all().build().unwrap();
+    // On the stack, because the runtime would box it, and what is moved out of a future leaves a copy there. The tasks
+    // end with the runtime.
+    runtime.block_on(pin!(work))
+}
+
+/// An endpoint without connections, which is freed whole.
+async fn endpoint() {
+    let config = Config::default().identity(Identity::from_secret(KEY)).psk(Some(Secret::new(PSK)));
+    drop(Endpoint::bind(config.reset_salt(Some(SALT)), "127.0.0.1:0").await.unwrap());
+}
+
 /// A whole handshake, with everything from files at the end that listens. The other end suspends the session.
 async fn connection(folder: &Path, port: u16) -> SuspendedMocket {
     let options = ListenOptions::new(Config::default()).address(([127, 0, 0, 1], port).into());
@@ -130,12 +144,9 @@ fn secrets_leave_no_copy_in_freed_memory() {
     files(&folder);
     let salt = format!("key.salt-127.0.0.1-{port}");
     folder.write(&salt, &[b"whimbrel-reset-salt ", &digits(&SALT), b"\n"]);
-    let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    let runtime = runtime.worker_threads(2).enable_all().build().unwrap();
-    // On the stack, because the runtime would box it, and what is moved out of a future leaves a copy there.
-    let suspended = runtime.block_on(pin!(connection(&folder.0, port)));
-    // Its tasks, and with them the endpoints, are gone then.
-    drop(runtime);
+    run(endpoint());
+    require_none("an endpoint");
+    let suspended = run(connection(&folder.0, port));
     require_none("a connection");
     states(suspended);
 
