@@ -7,6 +7,7 @@ mod dial;
 pub mod key;
 #[cfg(unix)]
 pub mod link;
+pub mod log;
 mod monitor;
 pub mod output;
 mod path_lines;

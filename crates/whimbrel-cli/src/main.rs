@@ -10,6 +10,7 @@ use whimbrel_cli::closed::sentence;
 use whimbrel_cli::key::KeyCommand;
 #[cfg(unix)]
 use whimbrel_cli::link::LinkCommand;
+use whimbrel_cli::log::LogOptions;
 use whimbrel_cli::output::{OutputClosed, note, output_error};
 #[cfg(unix)]
 use whimbrel_cli::perf::PerfCommand;
@@ -24,6 +25,8 @@ use whimbrel_cli::status::{ReloadCommand, StatusCommand, StopCommand};
 struct Cli {
     #[command(subcommand)]
     command: Command,
+    #[command(flatten)]
+    log: LogOptions,
 }
 
 #[derive(Subcommand)]
@@ -55,7 +58,8 @@ struct Completions {
 }
 
 fn main() -> ExitCode {
-    match run(Cli::parse().command) {
+    let Cli { command, log } = Cli::parse();
+    match log.begin().and_then(|()| run(command)) {
         Ok(()) => ExitCode::SUCCESS,
         // The reader closed our output on purpose, so this is no error.
         Err(error) if error.is::<OutputClosed>() => ExitCode::SUCCESS,

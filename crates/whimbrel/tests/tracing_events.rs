@@ -62,7 +62,7 @@ fn states_and_verdicts_are_events() {
         "new=Active",
         "new=\"fin sent\"",
         "new=\"over\"",
-        "congestion control",
+        "congestion control changed phase",
     ] {
         assert!(lines.contains(wanted), "{wanted} is not among:\n{lines}");
     }

@@ -151,7 +151,11 @@ impl Connection {
             self.abort(now, code, text);
             return;
         }
-        if self.ending.on_close(now, Reason::new(code, text), self.config.close_timeout) {
+        let reason = Reason::new(code, text);
+        if self.ending.on_close(now, reason.clone(), self.config.close_timeout) {
+            if let Some(observer) = &mut self.observer {
+                observer.on_closing(now, "this end", &reason);
+            }
             self.session.begin_close();
             self.issue_last_ticket();
         }
@@ -190,9 +194,12 @@ impl Connection {
         if !self.paths.iter().any(|path| path.token.as_ref() == Some(token)) {
             return;
         }
+        if let Some(observer) = self.observer.as_mut().filter(|_| !self.ending.is_over()) {
+            observer.on_reset_received(now, self.ending.name());
+        }
         if self.may_detach() {
             // The peer may still have the session. It says so when it is dialled, or comes back by itself.
-            self.detach(now);
+            self.detach(now, "the peer lost the connection");
         } else if self.is_awaited() {
             // The peer lost this connection because it goes on over another, as its next packet shows.
         } else if matches!(self.ending, Ending::Suspending { .. }) {
@@ -232,6 +239,9 @@ impl Connection {
     pub(super) fn finish(&mut self, now: Time, why: CloseReason, tell: Option<(Cause, Reason)>) {
         if self.ending.is_over() {
             return;
+        }
+        if let Some(observer) = &mut self.observer {
+            observer.on_closed(now, &why, tell.as_ref());
         }
         if let Some((cause, reason)) = tell {
             self.prepare_farewell(now, cause, &reason);

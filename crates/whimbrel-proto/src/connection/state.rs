@@ -112,9 +112,14 @@ impl Connection {
         }
         let ends = Ends { id: PathId::FIRST, remote, local, local_id, remote_id };
         let path = Path::new(now, ends, &config, PathLifecycle::proven());
+        let mut session = Session::new(side, session).drawing_on(&budgets);
+        if observer.is_some() {
+            // From now on it notes what happens.
+            drop(session.take_news());
+        }
         Self {
             side,
-            session: Session::new(side, session).drawing_on(&budgets),
+            session,
             budgets,
             opening: None,
             pong: Pong::new(now),

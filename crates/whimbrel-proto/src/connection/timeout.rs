@@ -229,7 +229,10 @@ impl Connection {
         if let Some(rtt) = path.take_believed(now) {
             self.follow(now, at, rtt);
         }
-        if self.paths[at].expire_challenge(now) {
+        if let Some((remote, copied)) = self.paths[at].expire_challenge(now) {
+            if let Some(observer) = &mut self.observer {
+                observer.on_challenge_failed(now, self.paths[at].id, remote, copied);
+            }
             self.on_unanswered(now, at);
         }
     }
@@ -271,12 +274,18 @@ impl Connection {
         match self.activity.unreachable_since {
             None if unreachable => {
                 self.activity.unreachable_since = Some(now);
+                if let Some(observer) = &mut self.observer {
+                    observer.on_reachability(now, None);
+                }
                 self.events.push_back(Event::AllPathsDown);
                 self.events.push_back(Event::PeerUnreachable);
                 self.open_refused(now);
             }
             Some(since) if !unreachable => {
                 self.activity.unreachable_since = None;
+                if let Some(observer) = &mut self.observer {
+                    observer.on_reachability(now, Some(now.since(since)));
+                }
                 // An outage during a graceful close does not count against its timeout.
                 self.ending.extend(now.since(since));
                 self.events.push_back(Event::PeerReachable);

@@ -1,5 +1,6 @@
 //! PINGs: which clients are accepted, and by which connection.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use super::begun::Begun;
@@ -7,11 +8,14 @@ use super::handle::Handle;
 use super::places::Place;
 use super::routed::Routed;
 use super::state::{ALIASES, Endpoint};
+use super::told::{self, Limit};
 use crate::connection::{Connection, Datagram, Setup};
 use crate::crypto::PublicKey;
 use crate::endpoint::agreeing::{AgreedPing, Agreeing};
 use crate::handshake::{Accepted, Checked, Effort, Ping, Refusal};
 use crate::{ConnectionId, Side, Time};
+
+const NOT_LET_IN: &str = "its key is denied, or not on the list, or the application refused it";
 
 impl Endpoint {
     /// Makes the cheap checks of a PING.
@@ -25,6 +29,14 @@ impl Endpoint {
             let granted = !(full && agrees) && self.gate.affords(now, effort, from, listen);
             self.stats.agreements += u64::from(agrees && granted);
             self.stats.over_budget += u64::from(effort != Effort::SynAck && !granted);
+            if !granted {
+                let limit = match effort {
+                    Effort::SynAck => Limit::Syns,
+                    _ if full && agrees => Limit::Connections,
+                    _ => Limit::Agreements,
+                };
+                self.told.on_limit(now, limit, Some(from));
+            }
             granted
         };
         match acceptor.check_ping(now, from, bytes, &mut self.rng, &mut afford, out) {
@@ -34,8 +46,14 @@ impl Endpoint {
             }
             Ok(Checked::UnderWay) => Routed::Nothing,
             Ok(Checked::Repeated { server_id }) => self.repeat_pong(server_id, datagram),
-            Ok(Checked::Answered(_)) => Routed::Reply,
-            Err(_) => self.refuse(),
+            Ok(Checked::Answered(reason)) => {
+                told::ticket_declined(from, reason);
+                Routed::Reply
+            }
+            Err(refusal) => {
+                told::ping_refused(from, refusal);
+                self.refuse()
+            }
         }
     }
 
@@ -51,12 +69,19 @@ impl Endpoint {
                 Some(proof) if listen.lets_in(&accepted.client_key, from) => {
                     self.accept_resume(*accepted, proof.session, &datagram, out)
                 }
-                Some(_) => self.refuse(),
+                Some(_) => {
+                    told::resume_refused(from, &accepted.client_key, NOT_LET_IN);
+                    self.refuse()
+                }
                 None => self.accept(now, *accepted, datagram),
             },
             Ok(Ping::Repeated { server_id }) => self.repeat_pong(server_id, datagram),
-            Ok(Ping::Answered(_)) => Routed::Reply,
+            Ok(Ping::Answered(reason)) => {
+                told::ticket_declined(from, reason);
+                Routed::Reply
+            }
             Err(refusal) => {
+                told::ping_refused(from, refusal);
                 self.stats.forged += u64::from(refusal == Refusal::Forged);
                 self.refuse()
             }
@@ -67,6 +92,7 @@ impl Endpoint {
     pub fn abandon(&mut self, agreeing: &Agreeing) {
         self.stats.agreements -= 1;
         self.stats.over_budget += 1;
+        told::ping_refused(agreeing.datagram.from, "no thread had time for its key agreements");
         if let Some((acceptor, _)) = &mut self.acceptor {
             acceptor.abandon(&agreeing.agreement);
         }
@@ -80,31 +106,31 @@ impl Endpoint {
     }
 
     fn accept(&mut self, now: Time, accepted: Accepted, datagram: Datagram) -> Routed {
-        let Some((_, listen)) = &self.acceptor else { return self.refuse() };
-        let issues_tickets = listen.early_from_tickets;
-        let served = listen.protocols.is_empty() || listen.protocols.contains(&accepted.params.protocol);
-        let full = self.accepted >= listen.max_connections;
-        // The lists and `admit` are checked last.
-        if !served || full || self.resumes_only || !listen.lets_in(&accepted.client_key, datagram.from) {
+        if let Some(reason) = self.objection(now, &accepted, datagram.from) {
+            told::client_refused(datagram.from, &accepted.client_key, reason, &accepted.params.protocol);
             return self.refuse();
         }
+        let issues_tickets = self.acceptor.as_ref().is_some_and(|(_, listen)| listen.early_from_tickets);
         let local_id = accepted.server_id;
         let (session, client) = (accepted.params.session, accepted.client_key);
         if let Some(handle) = session.and_then(|session| self.begun(&session, client)) {
             // The early data of the first PING was delivered, and a second connection would deliver it again. A
             // ticket does not prove an address either.
             if accepted.unvalidated().is_some() {
+                told::ping_refused(datagram.from, "the session has begun, and a ticket proves no address");
                 return self.refuse();
             }
+            told::session_begun_again(datagram.from, local_id);
             return self.begin_again(handle, local_id, datagram);
         }
         let place = Place::new(&client, datagram.from.ip());
-        if !self.has_room(place) {
+        if !self.has_room(now, place, datagram.from) {
             return self.refuse();
         }
         // Checked last, because it records the session as begun.
         if accepted.offers_early() && !self.may_begin(now, session, &accepted) {
             self.stats.begun_before += 1;
+            told::ping_refused(datagram.from, "its early data may have been delivered before");
             return self.refuse();
         }
         let is_open = self.acceptor.as_ref().is_some_and(|(_, listen)| listen.allow.is_none());
@@ -118,9 +144,11 @@ impl Endpoint {
         let mut connection = Connection::new(now, setup);
         if connection.accept_with(now, accepted).is_err() {
             self.shares.leave(place);
+            told::ping_refused(datagram.from, "its early data broke the protocol");
             return self.refuse();
         }
         self.stats.accepted += 1;
+        told::client_accepted(datagram.from, &client, local_id);
         let handle = self.register(local_id, true);
         self.take_place(handle, place);
         if let (Some(session), Some(ids)) = (session, self.connections.get_mut(&handle)) {
@@ -128,6 +156,22 @@ impl Endpoint {
             self.name_session(handle, session);
         }
         Routed::Accepted(handle, Box::new(connection))
+    }
+
+    /// Returns why a client gets no connection by the listener's settings. The lists and `admit` are checked last.
+    fn objection(&mut self, now: Time, accepted: &Accepted, from: SocketAddr) -> Option<&'static str> {
+        let Some((_, listen)) = &self.acceptor else { return Some("nobody listens") };
+        if !listen.protocols.is_empty() && !listen.protocols.contains(&accepted.params.protocol) {
+            return Some("its protocol is not served here");
+        }
+        if self.accepted >= listen.max_connections {
+            self.told.on_limit(now, Limit::Connections, Some(from));
+            return Some("there are as many connections as may be");
+        }
+        if self.resumes_only {
+            return Some("only peers of waiting sessions are admitted");
+        }
+        (!listen.lets_in(&accepted.client_key, from)).then_some(NOT_LET_IN)
     }
 
     /// The connection over which an earlier PING of this client began the session.

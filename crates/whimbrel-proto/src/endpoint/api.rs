@@ -17,6 +17,7 @@ use crate::endpoint::handle::Handle;
 use crate::endpoint::routed::{EndpointStats, Routed};
 use crate::endpoint::settings::ConnectConfig;
 use crate::endpoint::state::{Endpoint, Ids, RESETS_PER_SECOND};
+use crate::endpoint::told::{self, Limit};
 use crate::handshake::{ClientConfig, ClientHandshake};
 use crate::wire::block;
 use crate::wire::packet::{CLEAR_BIT, EARLY_BIT, destination};
@@ -210,6 +211,8 @@ impl Endpoint {
                 let granted = self.admit(handle, peer, bytes);
                 if granted {
                     self.open_door();
+                } else {
+                    self.told.on_limit(now, Limit::Waiting, None);
                 }
                 return Some(EndpointAnswer::Wait(now, granted));
             }
@@ -243,6 +246,7 @@ impl Endpoint {
     /// Forgets a connection that is over.
     pub fn forget(&mut self, handle: Handle) {
         if let Some(ids) = self.connections.remove(&handle) {
+            told::connection_forgotten(ids.id);
             self.accepted -= usize::from(ids.accepted);
             self.places.leave(ids.place);
             self.shares.leave(ids.place);
@@ -298,15 +302,21 @@ impl Endpoint {
         match (kind, &mut self.acceptor) {
             (block::SYN, Some((_, listen))) if !self.gate.takes_syn(now, listen) => {
                 self.stats.syns_dropped += 1;
+                self.told.on_limit(now, Limit::Syns, Some(datagram.from));
+                told::syn_refused(datagram.from, "over the limit of SYNs a second");
                 Routed::Nothing
             }
             (block::SYN, Some((acceptor, _))) => {
                 match acceptor.handle_syn(now, datagram.from, &datagram.bytes, out) {
                     Ok(()) => {
                         self.stats.syns += 1;
+                        told::cookie_sent(datagram.from);
                         Routed::Reply
                     }
-                    Err(_) => self.refuse(),
+                    Err(refusal) => {
+                        told::syn_refused(datagram.from, refusal);
+                        self.refuse()
+                    }
                 }
             }
             (block::PING, Some(_)) => self.check_ping(now, datagram, out),
@@ -346,11 +356,14 @@ impl Endpoint {
         // A reset is shorter than the packet it answers, so two endpoints cannot reset each other for ever (RFC 9000
         // section 10.3.3).
         if !self.reset_budget.take(now, (), RESETS_PER_SECOND) {
+            told::reset_held_back(id, "enough were sent in this second");
             return Routed::Nothing;
         }
         if self.reset_key.write(id, packet.len(), &mut self.rng, out).is_none() {
+            told::reset_held_back(id, "the packet is too short to be answered by one");
             return Routed::Nothing;
         }
+        told::reset_sent(id);
         self.stats.resets += 1;
         Routed::Reply
     }

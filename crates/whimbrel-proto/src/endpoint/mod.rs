@@ -18,6 +18,7 @@ mod settings;
 mod shares;
 mod state;
 mod tokens;
+mod told;
 mod waiting;
 
 pub use agreeing::{AgreedPing, Agreeing};

@@ -8,6 +8,7 @@ use super::handle::Handle;
 use super::routed::Routed;
 use super::settings::ListenConfig;
 use super::state::Endpoint;
+use super::told;
 use super::waiting::Gone;
 use crate::config::TransportConfig;
 use crate::connection::{Attachment, Connection, Datagram, Dial, Opening, Resuming, Setup, Suspended};
@@ -169,10 +170,20 @@ impl Endpoint {
         out: &mut Vec<u8>,
     ) -> Routed {
         let Some(handle) = self.waiting.find(&session) else {
+            let (client, from) = (accepted.client_key, datagram.from);
             let resumed = Some(match self.waiting.what_became_of(&session) {
-                Some(Gone::Left) => return self.refuse(),
-                Some(Gone::Expired) => Resumed::Expired,
-                None => Resumed::Unknown,
+                Some(Gone::Left) => {
+                    told::resume_refused(from, &client, "the session is suspended here, too");
+                    return self.refuse();
+                }
+                Some(Gone::Expired) => {
+                    told::resume_refused(from, &client, "the session waited in vain and has ended");
+                    Resumed::Expired
+                }
+                None => {
+                    told::resume_refused(from, &client, "no such session is here");
+                    Resumed::Unknown
+                }
             });
             let params = Params { resumed, ..Connection::own_params(&self.transport) };
             return match accepted.finish(&params, 1200, &mut |_| {}) {

@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 
 use super::settings::ListenConfig;
 use super::state::Endpoint;
+use super::told;
 use crate::Time;
 use crate::crypto::PublicKey;
 
@@ -40,6 +41,7 @@ impl Endpoint {
             (None, Some(_)) => acceptor.void_tickets(now),
             (_, None) => {}
         }
+        told::list_replaced(allow.as_ref().map(BTreeSet::len));
         listen.allow = allow;
     }
 
@@ -51,6 +53,7 @@ impl Endpoint {
         if let Some(allow) = &mut listen.allow {
             allow.insert(key);
         }
+        told::key_allowed(&key);
     }
 
     /// Revokes a key: it is denied and taken off the list, if there is one. Its tickets are void for good.
@@ -63,6 +66,7 @@ impl Endpoint {
             allow.remove(key);
         }
         acceptor.void_tickets_of(now, key);
+        told::key_revoked(key);
     }
 
     /// Returns whether the listener's lists admit this key; true without a listener.

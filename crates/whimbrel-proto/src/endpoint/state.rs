@@ -13,6 +13,7 @@ use super::places::{Place, Places};
 use super::rates::Budget;
 use super::shares::Shares;
 use super::tokens::Tokens;
+use super::told::Told;
 use super::waiting::Waiting;
 use crate::ConnectionId;
 use crate::budget::Budgets;
@@ -54,6 +55,7 @@ pub struct Endpoint {
     pub(super) gate: Gate,
     pub(super) reset_budget: Budget<()>,
     pub(super) stats: EndpointStats,
+    pub(super) told: Told,
     pub(super) aes_in_hardware: bool,
     pub(super) rng: ChaCha20Rng,
 }
@@ -150,6 +152,7 @@ impl Endpoint {
             gate: Gate::default(),
             reset_budget: Budget::default(),
             stats: EndpointStats::default(),
+            told: Told::default(),
             aes_in_hardware,
             rng,
         }

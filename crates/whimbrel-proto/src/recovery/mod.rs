@@ -28,6 +28,16 @@ pub(crate) enum Fate {
     Lost,
 }
 
+/// How a loss was noticed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum LossTrigger {
+    /// Later packets were acknowledged.
+    #[default]
+    Acknowledgement,
+    /// No acknowledgement came by the packet's deadline.
+    Deadline,
+}
+
 /// Whether a packet may be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Permit {
@@ -77,6 +87,7 @@ pub(crate) struct Recovery<I> {
     loss: LossShare,
     /// The recent loss when the path fell silent.
     loss_heard: LossShare,
+    lost_by: LossTrigger,
     packet_size: u64,
     /// Bytes that may still be spent on second copies of the ends of flights.
     spare_bytes: u64,
@@ -114,6 +125,7 @@ impl<I: Copy> Recovery<I> {
             counters: Counters::default(),
             loss: LossShare::default(),
             loss_heard: LossShare::default(),
+            lost_by: LossTrigger::default(),
             packet_size: packet_size as u64,
             spare_bytes: 0,
         }
@@ -134,6 +146,11 @@ impl<I: Copy> Recovery<I> {
 
     pub(crate) fn in_flight(&self) -> u64 {
         self.sent.in_flight()
+    }
+
+    /// Returns how the latest losses were noticed.
+    pub(crate) fn lost_by(&self) -> LossTrigger {
+        self.lost_by
     }
 
     /// Numbers of the packets that were declared lost at this time.
@@ -369,7 +386,7 @@ impl<I: Copy> Recovery<I> {
             }
             self.steered.change(|controller| controller.on_spurious_loss(now, told.spurious_bytes));
         }
-        let lost = self.detect(now, &mut tell);
+        let lost = self.detect(now, LossTrigger::Acknowledgement, &mut tell);
         if lost > 0 {
             let in_flight = self.sent.in_flight();
             self.steered.change(|controller| controller.on_loss(now, lost, in_flight, false));
@@ -399,8 +416,11 @@ impl<I: Copy> Recovery<I> {
         Ok(told.packets)
     }
 
-    fn detect(&mut self, now: Time, tell: &mut impl FnMut(Fate, &I)) -> u64 {
+    fn detect(&mut self, now: Time, by: LossTrigger, tell: &mut impl FnMut(Fate, &I)) -> u64 {
         let (packets, bytes) = self.sent.detect_lost(now, &self.rtt, |item| tell(Fate::Lost, item));
+        if packets > 0 {
+            self.lost_by = by;
+        }
         self.counters.lost_packets += packets;
         self.counters.lost_bytes += bytes;
         self.loss.on_lost(packets);
@@ -420,7 +440,7 @@ impl<I: Copy> Recovery<I> {
     pub(crate) fn handle_timeout(&mut self, now: Time, mut tell: impl FnMut(Fate, &I)) {
         let overdue = self.sent.first_overdue(now, &self.rtt);
         let loss = self.loss;
-        let lost = self.detect(now, &mut tell);
+        let lost = self.detect(now, LossTrigger::Deadline, &mut tell);
         if let Some(sent_at) = overdue
             && self.last_heard < sent_at
         {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::account::stalls::Whose;
+use super::chronicle::News;
 use super::config::{MESSAGE_CHARGE, URGENT_BEYOND, URGENT_LEN};
 use super::message::{DomainKey, Outcome, Outgoing, SendError, SessionEvent, StreamKind, TagSettings};
 use super::numbers::{Domain, LaneSlot, StreamSlot, TagSlot};
@@ -170,6 +171,10 @@ impl Session {
         let full = !fits && self.queue_is_full(slot, length, priority, leaving);
         let unconfirmed = message.confirm && self.has_most_unconfirmed();
         if full {
+            if !self.refused.waits_for_room() {
+                let (messages, bytes) = (self.outbox.messages() as u64, self.outbox.bytes());
+                self.chronicle.note(|| News::QueueFull { messages, bytes });
+            }
             self.refused.on_full(slot);
         }
         if unconfirmed {

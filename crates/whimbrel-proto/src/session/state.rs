@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::account::Account;
+use super::chronicle::{Chronicle, News};
 use super::config::{DEFAULT_CREDIT, PeerLimits, SessionConfig};
 use super::message::{SessionEvent, StreamKind};
 use super::receive::Incoming;
@@ -43,6 +44,7 @@ pub struct Session {
     /// While the session closes, no byte stream in a slot below this has anything that is not acknowledged. The peer
     /// decides how many streams there are, so they are not all looked at for each packet.
     pub(super) drained_below: usize,
+    pub(super) chronicle: Chronicle,
 }
 
 impl Session {
@@ -79,6 +81,7 @@ impl Session {
             incoming: Incoming::default(),
             closing: false,
             drained_below: 0,
+            chronicle: Chronicle::default(),
         }
     }
 
@@ -111,6 +114,11 @@ impl Session {
             }
         }
         self.outbox.unblock_all(Time::ZERO);
+    }
+
+    /// Takes what happened since the last call, for observers of the connection. Nothing is noted before the first.
+    pub(crate) fn take_news(&mut self) -> Vec<News> {
+        self.chronicle.take()
     }
 
     /// The longest message the peer may send, bytes.

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use super::chronicle::News;
 use super::message::{DomainKey, OpenError, Read, SessionEvent, StreamError, StreamKind};
 use super::numbers::StreamSlot;
 use super::receive::opening::MAX_OPENING;
@@ -34,6 +35,7 @@ impl Session {
         let mut stream = self.fresh_stream(id, None);
         stream.become_kind(kind);
         self.streams.insert(stream);
+        self.chronicle.note(|| News::Opened { stream: id, kind, by_peer: false });
         Ok(id)
     }
 
@@ -210,6 +212,7 @@ impl Session {
     pub(super) fn reset_slot(&mut self, slot: StreamSlot, code: u64) -> bool {
         self.drained_below = self.drained_below.min(slot.index());
         let Some(stream) = self.streams.at_mut(slot) else { return false };
+        let id = stream.id;
         let Some(half) = stream.content.bytes_out_mut() else { return false };
         let before = half.kept();
         let news = half.reset(code & crate::wire::VARINT_MAX);
@@ -218,6 +221,7 @@ impl Session {
             for lane in std::mem::take(&mut stream.lanes) {
                 self.outbox.close(lane);
             }
+            self.chronicle.note(|| News::Reset { stream: id, code, by_peer: false });
             let key = self.streams.key(slot, WHOLE);
             self.out_blocks.notify(Notice::Reset(key));
         }
@@ -233,6 +237,7 @@ impl Session {
         let half = self.streams.at_mut(slot).and_then(|stream| stream.content.bytes_in_mut());
         let unread =
             half.and_then(|half| half.stop(code & crate::wire::VARINT_MAX)).ok_or(StreamError::Ended)?;
+        self.chronicle.note(|| News::Stopped { stream: id, code, by_peer: false });
         self.consume(slot, unread);
         self.weigh(slot);
         let key = self.streams.key(slot, WHOLE);
@@ -301,6 +306,7 @@ impl Session {
     pub(super) fn free(&mut self, slot: StreamSlot) {
         self.account.stalls.forget(self.key_of(slot));
         let Some(stream) = self.streams.remove(slot) else { return };
+        self.chronicle.note(|| News::Gone { stream: stream.id });
         self.account.held.reweigh(stream.weight, 0);
         self.account.buffered.adjust(stream.content.kept_out(), 0);
         if let Some(halves) = stream.content.messages() {
@@ -380,7 +386,9 @@ impl Session {
             && stream.id.opener() != self.side
             && let Some(kind) = stream.kind()
         {
-            self.accounting.events.push_back(SessionEvent::StreamOpened(stream.id, kind));
+            let stream = stream.id;
+            self.chronicle.note(|| News::Opened { stream, kind, by_peer: true });
+            self.accounting.events.push_back(SessionEvent::StreamOpened(stream, kind));
         }
     }
 
@@ -410,6 +418,7 @@ impl Session {
             return;
         }
         half.on_stopped(code);
+        self.chronicle.note(|| News::Stopped { stream: id, code, by_peer: true });
         self.accounting.events.push_back(SessionEvent::StreamStopped(id, code));
         self.reset_slot(slot, code);
     }

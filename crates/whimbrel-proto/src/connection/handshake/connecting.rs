@@ -78,6 +78,7 @@ impl Connection {
     /// Handles a packet of the handshake, which travels in the clear.
     pub(in crate::connection) fn handle_clear(&mut self, now: Time, datagram: Datagram) {
         let kind = datagram.bytes.first().map_or(0, |flags| flags & !CLEAR_BIT);
+        let from = datagram.from;
         let Some(opening) = &mut self.opening else {
             self.figures.dropped.handshake += 1;
             return;
@@ -90,6 +91,9 @@ impl Connection {
         };
         if let Err(error) = handled {
             self.figures.dropped.handshake += 1;
+            if let Some(observer) = &mut self.observer {
+                observer.on_handshake_dropped(now, from, error);
+            }
             // A man-on-the-side attacker must not be able to end the handshake; only the server may. The exception is a
             // SYN-ACK that shows another key than the remembered one, or none. Anybody on the path can forge one, but
             // users should hear of a changed key before PING, not after a timeout.
@@ -174,6 +178,9 @@ impl Connection {
             }
         };
         let size = flight.packet.len();
+        if let Some(observer) = &mut self.observer {
+            observer.on_ping(now, by_ticket, flight.early.is_some());
+        }
         opening.early.on_ping(now, flight.early.is_some(), !self.building.carried.is_empty());
         opening.begin_ping(now, by_ticket, flight.packet, self.paths[Main].recovery.rtt.smoothed());
         self.paths[Main].remote_id = flight.server_id;

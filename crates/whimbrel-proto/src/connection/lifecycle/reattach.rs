@@ -24,7 +24,7 @@ impl Connection {
     pub(in crate::connection) fn on_out_of_service(&mut self, now: Time) {
         self.events.push_back(Event::OutOfService);
         if self.may_detach() {
-            self.detach(now);
+            self.detach(now, "nothing was heard for the idle timeout");
         } else {
             self.finish(now, CloseReason::TimedOut, None);
         }
@@ -40,8 +40,11 @@ impl Connection {
     }
 
     /// Gives the connection up and keeps the session.
-    pub(in crate::connection) fn detach(&mut self, now: Time) {
+    pub(in crate::connection) fn detach(&mut self, now: Time, reason: &'static str) {
         let (Some(keep), Some(peer)) = (self.config.reattach, self.peer.key) else { return };
+        if let Some(observer) = &mut self.observer {
+            observer.on_detached(now, reason, keep);
+        }
         self.ending = Ending::Detached { until: now + keep };
         self.events.push_back(Event::Detached);
         let bytes = self.session.kept_bytes();
@@ -77,7 +80,11 @@ impl Connection {
         // The handshake is not given up before the session is.
         let patience = until.since(now) + self.config.handshake_timeout;
         fresh.open_with(now, Opening::new(now, handshake, params, false, patience, None));
-        self.succession.dial = Some(Box::new(Redial { fresh, ways: self.ways(), rest: Vec::new() }));
+        let ways = self.ways();
+        if let Some(observer) = &mut self.observer {
+            observer.on_dialling(now, local_id, ways.len());
+        }
+        self.succession.dial = Some(Box::new(Redial { fresh, ways, rest: Vec::new() }));
     }
 
     /// Returns each address of this host paired with each address of the peer that has answered, starting with the
@@ -172,7 +179,10 @@ impl Connection {
 
     /// Goes on with the connection that was given up, because one of its packets arrived. The peer may not even have
     /// noticed.
-    pub(in crate::connection) fn revive(&mut self) {
+    pub(in crate::connection) fn revive(&mut self, now: Time) {
+        if let Some(observer) = &mut self.observer {
+            observer.on_revived(now);
+        }
         self.stop_waiting();
         self.events.push_back(Event::Reattached { from: self.remote(), to: self.remote() });
     }

@@ -4,6 +4,7 @@ use super::close::{CloseReason, Ending};
 use super::resuming::Resuming;
 use crate::connection::datagram::Datagram;
 use crate::connection::event::{EndpointEvent, Event};
+use crate::connection::observe::observer::Observer;
 use crate::connection::paths::addresses::LocalAddress;
 use crate::connection::paths::multipath::Destination;
 use crate::connection::paths::path_set::Main;
@@ -27,15 +28,24 @@ impl Connection {
         let id = setup.local_id;
         if matches!(self.ending, Ending::Suspending { .. }) {
             // This end is about to leave, too. Whoever comes back next finds the other.
+            if let Some(observer) = &mut self.observer {
+                observer.on_resume_ignored(now, "this end suspends, too");
+            }
             self.endpoint_events.push_back(EndpointEvent::IdUnused(id));
             return;
         }
         let answer = self.weigh_claim(&accepted);
+        if let Some(observer) = &mut self.observer {
+            observer.on_resume_asked(now, &accepted.client_key, setup.remote, answer);
+        }
         let (config, budgets) = (std::sync::Arc::clone(&self.config), self.budgets.clone());
         let mut fresh = Self::new(now, Setup { config, budgets, ..setup });
         fresh.succession.attachment = self.succession.attachment.clone();
         fresh.succession.refusal = answer != Resumed::Yes;
         if fresh.accept_resuming(now, accepted, answer).is_err() || !self.has_room_for(&fresh) {
+            if let Some(observer) = &mut self.observer {
+                observer.on_resume_ignored(now, "too many others ask, or its first data broke the protocol");
+            }
             self.endpoint_events.push_back(EndpointEvent::IdUnused(id));
             return;
         }
@@ -179,7 +189,15 @@ impl Connection {
             fresh.endpoint_events.push_front(event);
         }
         let ours: Vec<LocalAddress> = self.supply.addresses.ours().copied().collect();
-        fresh.observer = self.observer.take().or(fresh.observer.take());
+        fresh.observer = Observer::succeed(self.observer.take(), fresh.observer.take());
+        if let Some(observer) = &mut fresh.observer {
+            let reason = match self.ending {
+                Ending::Detached { .. } => "the connection was given up",
+                Ending::Waiting { .. } => "the peer resumed its end",
+                _ => "the peer came over another connection",
+            };
+            observer.on_attached(now, reason, [self.local_id(), fresh.paths[Main].local_id], [from, to]);
+        }
         *self = fresh;
         self.tell_again(now, &ours);
     }
@@ -207,6 +225,9 @@ impl Connection {
                 }
                 let id = self.local_id();
                 self.endpoint_events.push_back(EndpointEvent::Reattached { id });
+                if let Some(observer) = &mut self.observer {
+                    observer.on_resumed(now);
+                }
                 return true;
             }
             Some(Resumed::Already) => CloseReason::AlreadyResumed,
@@ -282,6 +303,9 @@ impl Connection {
             .filter(|pending| is_over(pending))
             .map(|pending| pending.local_id())
             .collect();
+        if let Some(observer) = &mut self.observer {
+            over.iter().for_each(|id| observer.on_grant_expired(now, *id));
+        }
         self.succession.pending.retain(|pending| !is_over(pending));
         self.endpoint_events.extend(over.into_iter().map(EndpointEvent::IdUnused));
     }

@@ -50,6 +50,9 @@ impl Connection {
         if self.ending.is_over() {
             return false;
         }
+        if let (Some(observer), Some(key)) = (&mut self.observer, &self.peer.key) {
+            observer.on_revoked(now, key);
+        }
         // A peer that is suspended or out of reach cannot be told.
         let waits = self.ending.is_waiting();
         if waits {

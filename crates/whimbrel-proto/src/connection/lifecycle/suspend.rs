@@ -30,6 +30,15 @@ pub enum SuspendMode {
     Snapshot,
 }
 
+impl SuspendMode {
+    const fn words(self) -> &'static str {
+        match self {
+            Self::Flush => "what was sent is delivered first",
+            Self::Snapshot => "at once",
+        }
+    }
+}
+
 /// Why a session cannot be suspended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -74,6 +83,9 @@ impl Connection {
         }
         if self.succession.attachment.session.is_none() {
             return Err(SuspendError::NoSession);
+        }
+        if let Some(observer) = &mut self.observer {
+            observer.on_suspending(now, mode.words(), heir.as_ref());
         }
         let block = Some(suspend(heir.as_ref()));
         self.succession.own_heir = heir.map(Box::new);
@@ -122,8 +134,15 @@ impl Connection {
         Some(Suspended { own_key, at, ..suspended })
     }
 
-    pub(in crate::connection) fn on_suspend(&mut self, reader: &mut Reader) -> Result<(), PeerMisbehaved> {
+    pub(in crate::connection) fn on_suspend(
+        &mut self,
+        now: Time,
+        reader: &mut Reader,
+    ) -> Result<(), PeerMisbehaved> {
         let heir = read_suspend(reader)?;
+        if let Some(observer) = &mut self.observer {
+            observer.on_peer_suspends(now, heir.as_ref());
+        }
         let Some(peer) = self.peer.key else { return Ok(()) };
         match &mut self.ending {
             Ending::Open => {
@@ -147,7 +166,11 @@ impl Connection {
     pub(in crate::connection) fn wait_for_peer(&mut self, now: Time, granted: bool) {
         // Where this side dials, what waits to be sent need not be covered by the budgets.
         let dials = self.session.side() == Side::Client && matches!(self.ending, Ending::Detached { .. });
-        let granted = granted && (dials || self.session.begin_wait());
+        let fits = granted && (dials || self.session.begin_wait());
+        if let Some(observer) = &mut self.observer {
+            observer.on_wait(now, fits, wait_words(granted, fits));
+        }
+        let granted = fits;
         if matches!(self.ending, Ending::Detached { .. }) && !granted {
             self.finish(now, CloseReason::TimedOut, None);
         }
@@ -206,6 +229,9 @@ impl Connection {
         self.endpoint_events.push_back(EndpointEvent::Left);
         self.abandon_all(now);
         let snapshot = self.session.snapshot(now);
+        if let Some(observer) = &mut self.observer {
+            observer.on_suspended(now, snapshot.len(), wait);
+        }
         self.session = Session::new(self.side, self.config.session).drawing_on(&self.budgets);
         let suspended = Suspended {
             claim,
@@ -252,6 +278,16 @@ impl Connection {
             let mut notes = Notes::default();
             old.abandon(|item: &SentBlock| Self::settle(now, Fate::Lost, item, session, control, &mut notes));
         }
+    }
+}
+
+const fn wait_words(granted: bool, fits: bool) -> &'static str {
+    match (granted, fits) {
+        (false, _) => {
+            "the limits of waiting sessions are reached: max_waiting, max_waiting_bytes, max_connections"
+        }
+        (true, false) => "memory_budget has no room for what waits to be sent",
+        (true, true) => "there is room",
     }
 }
 

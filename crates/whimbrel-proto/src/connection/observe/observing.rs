@@ -1,10 +1,14 @@
 //! Runs the observer on the current state of the connection.
 
-use super::observer::{KnownPath, Lifecycle};
+use super::lifecycle_reports::Lifecycle;
+use super::path_cause::PathCause;
+use super::path_reports::{Control, KnownPath};
+use super::primary_cause::PrimaryCause;
 use super::qlog::Metrics;
-use crate::Time;
 use crate::connection::paths::path::Path;
+use crate::connection::paths::path_set::Main;
 use crate::connection::state::Connection;
+use crate::{PathId, Time};
 
 impl Connection {
     /// Returns what was recorded since the last call, as records of qlog. `None` if there is nothing, or
@@ -14,23 +18,43 @@ impl Connection {
         self.observer.as_mut()?.take_records()
     }
 
+    /// Tells the observer, if there is one, why a path is about to change.
+    pub(in crate::connection) fn note_path(&mut self, path: PathId, cause: PathCause) {
+        if let Some(observer) = &mut self.observer {
+            observer.note_path(path, cause);
+        }
+    }
+
+    /// Tells the observer, if there is one, why the primary path is about to change.
+    pub(in crate::connection) fn note_primary(&mut self, cause: PrimaryCause) {
+        if let Some(observer) = &mut self.observer {
+            observer.note_primary(cause);
+        }
+    }
+
     /// Runs the observer, if there is one.
     pub(in crate::connection) fn observe(&mut self, now: Time) {
         let Some(mut observer) = self.observer.take() else { return };
+        for news in self.session.take_news() {
+            observer.report_news(now, &news);
+        }
         observer.look_at_lifecycle(
             now,
-            Lifecycle {
+            &Lifecycle {
                 established: self.keys.is_some(),
                 proven: self.peer.confirmed,
                 ending: self.ending.name(),
                 key_updates: self.keys.as_ref().map_or(0, |keys| keys.updates()),
-                main: self.paths[self.paths.main()].id,
+                main: self.paths[Main].id,
+                peer: self.peer.key,
+                protocol: self.peer.protocol.as_deref().map_or(&[], |protocol| protocol),
+                remote: self.paths[Main].remote,
             },
         );
         for path in self.paths.iter() {
             observer.look_at_path(now, found(now, path), || path.recovery.lost_at(now));
         }
-        observer.keep_paths(|id| self.paths.by_id(id).is_some());
+        observer.keep_paths(now, |id| self.paths.by_id(id).is_some());
         self.observer = Some(observer);
     }
 }
@@ -42,6 +66,7 @@ fn found(now: Time, path: &Path) -> KnownPath {
         id: path.id,
         state: path.lifecycle.state(),
         remote: path.remote,
+        local: path.local,
         metrics: Metrics {
             min_rtt: recovery.rtt.min(),
             smoothed_rtt: recovery.rtt.smoothed(),
@@ -50,8 +75,16 @@ fn found(now: Time, path: &Path) -> KnownPath {
             in_flight: recovery.in_flight(),
             pacing_rate: congestion.pacing_rate,
         },
-        phase: congestion.phase,
+        control: Control {
+            phase: congestion.phase,
+            bandwidth: congestion.bandwidth,
+            queue: congestion.queue,
+            baseline_loss_ppm: congestion.baseline_loss_ppm,
+        },
+        mtu: path.mtu.current(),
+        is_blackout: recovery.is_unreachable(),
         lost: recovery.counters().lost_packets,
+        lost_by: recovery.lost_by(),
         told: (now, Vec::new()),
     }
 }

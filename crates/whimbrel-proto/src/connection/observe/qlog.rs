@@ -8,8 +8,10 @@ use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use super::record_fields::Fields;
 use crate::connection::control::control_queue::ControlBlock;
 use crate::connection::packet::sent_block::SentBlock;
+use crate::recovery::LossTrigger;
 use crate::session::Carried;
 use crate::wire::block;
 use crate::wire::sack::Sack;
@@ -89,6 +91,13 @@ impl Qlog {
         writeln!(self.text, r#"{{"time":{time:.3},"name":"{name}","data":{{{data}}}}}"#).ok();
     }
 
+    /// Appends a record whose fields are written by `fill`.
+    pub(super) fn record(&mut self, now: Time, name: &str, fill: impl FnOnce(&mut Fields<'_>)) {
+        let mut text = String::new();
+        fill(&mut Fields::new(&mut text));
+        self.event(now, name, format_args!("{text}"));
+    }
+
     pub(super) fn started(&mut self, now: Time, local: Option<std::net::IpAddr>, remote: SocketAddr) {
         let local = local.map_or_else(|| "unspecified".to_owned(), |local| local.to_string());
         let (ip, port) = (remote.ip(), remote.port());
@@ -111,11 +120,18 @@ impl Qlog {
         );
     }
 
-    pub(super) fn lost(&mut self, now: Time, path: PathId, number: u64) {
+    pub(super) fn lost(&mut self, now: Time, path: PathId, number: u64, trigger: LossTrigger) {
+        let trigger = match trigger {
+            LossTrigger::Acknowledgement => "reordering_threshold",
+            LossTrigger::Deadline => "time_threshold",
+        };
         self.event(
             now,
             "recovery:packet_lost",
-            format_args!(r#""header":{{"packet_type":"1RTT","packet_number":{number}}},"path":{}"#, path.0),
+            format_args!(
+                r#""header":{{"packet_type":"1RTT","packet_number":{number}}},"trigger":"{trigger}","path":{}"#,
+                path.0
+            ),
         );
     }
 
@@ -311,11 +327,11 @@ mod tests {
     fn a_recording_that_nobody_fetches_ends_and_says_so() {
         let mut qlog = Qlog::new(Time::ZERO, Side::Client, ConnectionId(7));
         for number in 0..100_000 {
-            qlog.lost(Time::ZERO, PathId(0), number);
+            qlog.lost(Time::ZERO, PathId(0), number, LossTrigger::Deadline);
         }
         let first = qlog.take().unwrap();
         assert!(first.len() < MOST_WAITING + 1000, "{}", first.len());
-        qlog.lost(Time::ZERO, PathId(0), 1);
+        qlog.lost(Time::ZERO, PathId(0), 1, LossTrigger::Deadline);
         let dropped = 100_000 - (first.lines().count() - 1);
         assert!(
             qlog.take()

@@ -7,6 +7,7 @@ use super::sacked::Sacked;
 use crate::connection::datagram::Datagram;
 use crate::connection::event::{EndpointEvent, Event};
 use crate::connection::handshake::keys::KeyUse;
+use crate::connection::observe::path_cause::PathCause;
 use crate::connection::paths::multipath::Destination;
 use crate::connection::paths::path::Path;
 use crate::connection::paths::path_set::{At, Main};
@@ -100,7 +101,7 @@ impl Connection {
         let newest = plain.number >= self.paths[at].received.expected();
         self.activity.received = now;
         if detached {
-            self.revive();
+            self.revive(now);
         }
         let number = plain.number;
         if plain.early && !self.peer.confirmed && now.since(self.pong.at) > self.pong.wait {
@@ -248,6 +249,9 @@ impl Connection {
                 let mut rebinding = Rebinding::new(now, from, to, challenge).begins_with(first);
                 rebinding.on_received(size);
                 path.rebinding = Some(Box::new(rebinding));
+                if let Some(observer) = &mut self.observer {
+                    observer.on_challenge(now, path.id, from);
+                }
             }
         }
     }
@@ -274,6 +278,7 @@ impl Connection {
             self.figures.dropped.long += 1;
             return None;
         }
+        let size = packet.len();
         let early = packet[0] & EARLY_BIT != 0;
         let header = if early {
             self.early_keys.open.as_ref().map(|keys| &keys.header)
@@ -318,6 +323,9 @@ impl Connection {
         };
         let Some(length) = opened else {
             self.figures.dropped.forged += 1;
+            if let Some(observer) = &mut self.observer {
+                observer.on_packet_unopened(now, path, size);
+            }
             if self.keys.as_ref().is_some_and(|keys| keys.is_exhausted()) {
                 self.on_misbehaved(now, PeerMisbehaved::new(Cause::AeadLimit, "too many forged packets"));
             }
@@ -431,7 +439,7 @@ impl Connection {
                 block::ADD_ADDRESS => self.on_add_address(now, reader)?,
                 block::DELETE_ADDRESS => self.on_delete_address(now, reader)?,
                 block::SET_PRIMARY => self.on_set_primary(now, reader)?,
-                block::SUSPEND => self.on_suspend(reader)?,
+                block::SUSPEND => self.on_suspend(now, reader)?,
                 block::SUSPEND_ACK => {
                     self.on_suspend_ack(now, reader)?;
                     if self.ending.is_over() {
@@ -536,6 +544,9 @@ impl Connection {
             && let Some(from) = path.go_back(now)
         {
             let (path, to) = (path.id, remote);
+            if let Some(observer) = &mut self.observer {
+                observer.note_path(path, PathCause::NotMoved);
+            }
             self.events.push_back(Event::PeerAddressChanged { path, from, to });
             return;
         }
@@ -591,6 +602,9 @@ impl Connection {
 
     fn on_fin(&mut self, now: Time, reason: close::Reason) {
         if self.ending.on_fin(now, reason.clone(), self.config.close_timeout) {
+            if let Some(observer) = &mut self.observer {
+                observer.on_closing(now, "peer", &reason);
+            }
             self.session.begin_close();
             self.issue_last_ticket();
             self.events.push_back(Event::PeerClosing(reason));

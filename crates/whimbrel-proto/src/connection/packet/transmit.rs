@@ -460,6 +460,9 @@ impl Connection {
                 let generation = keys.updates();
                 if keys.is_used_up(self.config.key_update_packets) && self.paths.let_rotate(generation) {
                     keys.begin_next();
+                    if let Some(observer) = &mut self.observer {
+                        observer.note_key_update("key_update_packets were sealed");
+                    }
                 }
                 keys.on_seal(&mut self.paths[at].keys, number);
                 flags |= if keys.phase() { KEY_PHASE_BIT } else { 0 };

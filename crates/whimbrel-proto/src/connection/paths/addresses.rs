@@ -50,6 +50,21 @@ pub(in crate::connection) enum Change {
     Removed(SocketAddr),
 }
 
+impl Change {
+    pub(in crate::connection) const fn word(self) -> &'static str {
+        match self {
+            Self::Added(_) => "added",
+            Self::Removed(_) => "removed",
+        }
+    }
+
+    pub(in crate::connection) const fn address(self) -> SocketAddr {
+        match self {
+            Self::Added(address) | Self::Removed(address) => address,
+        }
+    }
+}
+
 impl Addresses {
     pub(in crate::connection) fn ours(&self) -> impl Iterator<Item = &LocalAddress> {
         self.0.iter().flat_map(|known| &known.ours).map(|(_, ours)| ours)

@@ -2,6 +2,8 @@
 
 use super::path_set::At;
 use crate::Time;
+use crate::connection::observe::primary_cause::PrimaryCause;
+use crate::connection::paths::path_state::PathState;
 use crate::connection::state::Connection;
 
 impl Connection {
@@ -27,6 +29,29 @@ impl Connection {
         self.steering.changeover.left = None;
         self.steering.changeover.returned = Some(now);
         at
+    }
+
+    /// Returns why the primary path has just become another than `before`.
+    pub(in crate::connection) fn why_primary(
+        &self,
+        before: At,
+        incumbent: At,
+        wished: Option<At>,
+    ) -> PrimaryCause {
+        let main = self.paths.main();
+        let former = &self.paths[before];
+        if wished == Some(main) {
+            let by_peer = self.steering.choice.by_peer;
+            if by_peer { PrimaryCause::WishedByPeer } else { PrimaryCause::Wished }
+        } else if incumbent == main {
+            PrimaryCause::Returned
+        } else if former.unwanted || former.lifecycle.state() == PathState::Closed {
+            PrimaryCause::Left
+        } else if !self.is_at_hand(before) {
+            PrimaryCause::Failed
+        } else {
+            PrimaryCause::Better
+        }
     }
 
     /// Probes the failed path when its time is over: only a path that carries something shows whether it works.

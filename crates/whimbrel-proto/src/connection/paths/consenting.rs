@@ -33,13 +33,16 @@ impl Connection {
     }
 
     /// Asks the application about each path that it was not asked about yet.
-    pub(in crate::connection) fn ask_for_consent(&mut self) {
+    pub(in crate::connection) fn ask_for_consent(&mut self, now: Time) {
         if self.config.cost_policy != CostPolicy::Ask {
             return;
         }
         for path in self.paths.iter_mut() {
             if path.cost > 0 && path.consent == Consent::Unasked && path.lifecycle.is_usable() {
                 path.consent = Consent::Asked;
+                if let Some(observer) = &mut self.observer {
+                    observer.on_consent_asked(now, path.id, path.cost);
+                }
                 self.events.push_back(Event::PathCostAsked { path: path.id, cost: path.cost });
             }
         }

@@ -15,6 +15,8 @@ use super::scheduler::{Scheduler, View, Waiting};
 use super::validation::Validation;
 use super::{pairing, scheduler};
 use crate::connection::event::{EndpointEvent, Event};
+use crate::connection::observe::path_cause::PathCause;
+use crate::connection::observe::primary_cause::PrimaryCause;
 use crate::connection::observe::stats::PathStats;
 use crate::connection::packet::lengths::{CHALLENGE_LEN, OPENING_LEN};
 use crate::connection::packet::notes::Notes;
@@ -69,8 +71,12 @@ impl Connection {
             return;
         }
         let (control, events) = (&mut self.control, &mut self.events);
+        let mut observer = self.observer.as_deref_mut();
         self.supply.addresses.set_ours(addresses, |change, block| {
             control.notice(block);
+            if let Some(observer) = &mut observer {
+                observer.on_address(now, "ours", change.word(), change.address());
+            }
             events.push_back(match change {
                 Change::Added(address) => Event::LocalAddressAdded(address),
                 Change::Removed(address) => Event::LocalAddressRemoved(address),
@@ -162,6 +168,7 @@ impl Connection {
         local: Option<IpAddr>,
     ) -> Option<At> {
         let at = self.add_path(now, id, remote, local)?;
+        self.note_path(id, PathCause::OpenedByPeer);
         let challenge = self.supply.challenges.draw();
         let path = &mut self.paths[at];
         path.validation = Validation::UNPROVEN;
@@ -215,7 +222,15 @@ impl Connection {
         while self.side == Side::Client
             && let Some(at) = self.paths.all().find(|at| may_close(self, *at))
         {
-            self.close_at(now, at);
+            self.close_at(now, at, self.why_unwanted(at));
+        }
+    }
+
+    fn why_unwanted(&self, at: At) -> PathCause {
+        match (self.has_lost_address(at), self.paths[at].lingers) {
+            (true, _) => PathCause::InterfaceGone,
+            (false, true) => PathCause::ClosedByApplication,
+            (false, false) => PathCause::AddressWithdrawn,
         }
     }
 
@@ -247,7 +262,8 @@ impl Connection {
     }
 
     /// Stops sending on a path, and tells the peer. What the peer sends there until it knows is still accepted.
-    fn close_at(&mut self, now: Time, at: At) {
+    fn close_at(&mut self, now: Time, at: At, cause: PathCause) {
+        self.note_path(self.paths[at].id, cause);
         self.surrender(now, at);
         let path = &mut self.paths[at];
         if path.lingers {
@@ -342,7 +358,7 @@ impl Connection {
                 // It was closed once more, and need not be told of again.
                 self.paths[at].told = self.paths[at].told.or(recalled);
             } else {
-                self.close_at(now, at);
+                self.close_at(now, at, PathCause::ForgottenByPeer);
             }
         }
     }
@@ -368,6 +384,7 @@ impl Connection {
         // It is not known here whether the path was closed by choice or its network is gone.
         if at == self.paths.main() {
             self.steering.changeover.on_failed(now, &self.paths[at]);
+            self.note_primary(PrimaryCause::Left);
         }
         let mut path = self.paths.remove(at);
         if path.lifecycle.state() != PathState::Opening {
@@ -443,6 +460,7 @@ impl Connection {
                 // to use the path again.
                 return Ok(());
             }
+            self.note_path(id, PathCause::ClosedByPeer);
             let stats = self.forget(now, at);
             self.events.push_back(Event::PathClosed(stats));
             self.review(now);
@@ -461,7 +479,7 @@ impl Connection {
     ) -> Result<(), PeerMisbehaved> {
         let (sequence, address) = read_add(reader)?;
         let change = self.supply.addresses.add_theirs(sequence, address);
-        self.on_change(change);
+        self.on_change(now, change);
         self.open_missing(now);
         Ok(())
     }
@@ -473,7 +491,7 @@ impl Connection {
     ) -> Result<(), PeerMisbehaved> {
         let sequence = reader.varint()?;
         let change = self.supply.addresses.remove_theirs(sequence);
-        self.on_change(change);
+        self.on_change(now, change);
         if let Some(Change::Removed(address)) = change {
             for path in self.paths.iter_mut().filter(|path| path.remote == address) {
                 path.unwanted = true;
@@ -483,7 +501,10 @@ impl Connection {
         Ok(())
     }
 
-    fn on_change(&mut self, change: Option<Change>) {
+    fn on_change(&mut self, now: Time, change: Option<Change>) {
+        if let (Some(observer), Some(change)) = (&mut self.observer, change) {
+            observer.on_address(now, "the peer's", change.word(), change.address());
+        }
         self.events.extend(change.map(|change| match change {
             Change::Added(address) => Event::PeerAddressAdded(address),
             Change::Removed(address) => Event::PeerAddressRemoved(address),
@@ -580,7 +601,7 @@ impl Connection {
                 continue;
             }
             if self.paths.all().any(|other| self.is_at_hand(other)) {
-                self.close_at(now, at);
+                self.close_at(now, at, PathCause::ChallengeFailed);
             } else if !self.aim_elsewhere(now, at) && !self.supply.attempts.is_waiting(local, remote) {
                 let known = self.supply.addresses.has_answered(remote);
                 if known || self.supply.quota.may_open(now) {
@@ -620,6 +641,8 @@ impl Connection {
         path.cost = settings.map_or(0, |settings| settings.cost);
         path.standby_wanted(settings.is_some_and(|settings| settings.standby));
         path.ask(now, challenge, length);
+        let id = path.id;
+        self.note_path(id, PathCause::AimedElsewhere);
         true
     }
 
@@ -640,6 +663,9 @@ impl Connection {
     /// Handles a report of the operating system that a link came up: silent paths are probed at once, and failed
     /// address pairs are tried again.
     pub fn handle_link_up(&mut self, now: Time) {
+        if let Some(observer) = &mut self.observer {
+            observer.on_link_up(now);
+        }
         for at in self.paths.all() {
             self.paths[at].on_link_up(now);
             self.ask_anew(now, at);
@@ -685,12 +711,15 @@ impl Connection {
             self.close_unwanted(now);
         }
         self.check_reachable(now);
-        self.ask_for_consent();
+        self.ask_for_consent(now);
+        let before = self.paths.main();
         let incumbent = self.incumbent(now);
         let mut views = [View::NONE; crate::connection::paths::path_set::MOST_PATHS];
         let views = self.views(&mut views);
-        let best = self.wished().map_or_else(|| scheduler::primary(views, incumbent.index()), At::index);
+        let wished = self.wished();
+        let best = wished.map_or_else(|| scheduler::primary(views, incumbent.index()), At::index);
         if self.paths.set_main(best) {
+            self.note_primary(self.why_primary(before, incumbent, wished));
             self.events.push_back(Event::PrimaryChanged(self.paths[self.paths.main()].id));
         }
     }
@@ -726,6 +755,10 @@ impl Connection {
 
     /// Counts what is in flight on a path as lost, so that it is sent on another.
     fn surrender(&mut self, now: Time, at: At) {
+        let (id, bytes) = (self.paths[at].id, self.paths[at].recovery.in_flight());
+        if let Some(observer) = self.observer.as_mut().filter(|_| bytes > 0) {
+            observer.on_surrender(now, id, bytes);
+        }
         let mut notes = Notes::default();
         let (session, control) = (&mut self.session, &mut self.control);
         self.paths[at].recovery.surrender(now, |item| {

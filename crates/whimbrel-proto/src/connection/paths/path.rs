@@ -336,14 +336,14 @@ impl Path {
         rebinding.proved.filter(|_| !rebinding.copied)
     }
 
-    /// Gives up a challenge that has no further try, once the last try has had its time. Returns whether there was one.
-    pub(in crate::connection) fn expire_challenge(&mut self, now: Time) -> bool {
+    /// Gives up a challenge that has no further try, once the last try has had its time. Returns the address that it
+    /// went to, and whether somebody relays packets there.
+    pub(in crate::connection) fn expire_challenge(&mut self, now: Time) -> Option<(SocketAddr, bool)> {
         let waits = self.rebinding.as_deref().is_some_and(|rebinding| now < rebinding.next_probe);
-        let over = !waits && self.rebinding.is_some() && self.challenge_due(now).is_none();
-        if over {
-            self.rebinding = None;
+        if waits || self.challenge_due(now).is_some() {
+            return None;
         }
-        over
+        self.rebinding.take().map(|rebinding| (rebinding.remote, rebinding.copied))
     }
 
     /// Handles a duplicate of packet `number` that came from `from`.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::stalls::{StreamCredit, Whose};
 use crate::Time;
+use crate::session::chronicle::News;
 use crate::session::content::Content;
 use crate::session::message::{DomainKey, SessionEvent};
 use crate::session::numbers::{LaneSlot, StreamSlot};
@@ -78,6 +79,12 @@ impl Session {
 
     fn tell_stall(&mut self, key: DomainKey, reader: Whose) {
         let Some(stream) = self.streams.by_key(key) else { return };
+        self.chronicle.note(|| News::Stalled {
+            stream: stream.id,
+            reader,
+            unread: stream.recv_credit.unread(),
+            window: stream.recv_credit.window(),
+        });
         let event = match reader {
             Whose::Ours => {
                 SessionEvent::ReaderStalled { stream: stream.id, unread: stream.recv_credit.unread() }

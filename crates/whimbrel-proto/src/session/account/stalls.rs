@@ -12,7 +12,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Whose reader holds the stream up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::session) enum Whose {
+pub(crate) enum Whose {
     Ours,
     Peers,
 }
@@ -59,12 +59,15 @@ impl Stalls {
         }
     }
 
+    /// Forgets a stall, if there is one. Returns whether it was reported.
     #[inline]
-    pub(in crate::session) fn end(&mut self, key: DomainKey, reader: Whose) {
-        let Some(standing) = &mut self.0 else { return };
-        if let Some(Stall { turn, tell: Some(tell), .. }) = standing.all.remove(&(key, reader)) {
+    pub(in crate::session) fn end(&mut self, key: DomainKey, reader: Whose) -> bool {
+        let Some(standing) = &mut self.0 else { return false };
+        let Some(Stall { turn, tell, .. }) = standing.all.remove(&(key, reader)) else { return false };
+        if let Some(tell) = tell {
             standing.due.remove(&(tell, turn));
         }
+        tell.is_none()
     }
 
     /// Forgets a stream that is gone.

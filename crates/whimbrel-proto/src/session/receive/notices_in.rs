@@ -5,6 +5,7 @@ use super::opening::Opening;
 use super::receiving::RecvDomain;
 use crate::mutants::{Mutant, planted};
 use crate::session::account::stalls::Whose;
+use crate::session::chronicle::News;
 use crate::session::config::{MAX_NOTICES, MAX_SPAN, MESSAGE_CHARGE};
 use crate::session::message::{DomainKey, Outcome, SessionEvent, StreamKind};
 use crate::session::numbers::{Domain, StreamSlot};
@@ -15,7 +16,7 @@ use crate::wire::credit::Grant;
 use crate::wire::skip::{LATE, NumberRange, RangesHead};
 use crate::wire::stream_end::StreamEnd;
 use crate::wire::{Reader, VARINT_MAX, data};
-use crate::{Cause, PeerMisbehaved, Service, Time};
+use crate::{Cause, PeerMisbehaved, Service, StreamId, Time};
 
 pub(in crate::session) const TOO_MUCH: PeerMisbehaved =
     PeerMisbehaved::new(Cause::LimitExceeded, "a notice about too many messages");
@@ -200,7 +201,9 @@ impl Session {
                 if let Some(stream) = self.streams.at_mut(slot)
                     && stream.send_credit.raise(limit)
                 {
-                    self.account.stalls.end(key, Whose::Peers);
+                    if self.account.stalls.end(key, Whose::Peers) {
+                        self.chronicle.note(|| News::Moves { stream: stream.id, reader: Whose::Peers });
+                    }
                     for lane in &stream.lanes {
                         self.outbox.unblock(now, *lane);
                     }
@@ -231,6 +234,7 @@ impl Session {
                 let half = self.streams.at_mut(slot).and_then(|stream| stream.content.bytes_in_mut());
                 let Some(half) = half else { return Ok(()) };
                 let grown = half.on_reset(code, final_size)?;
+                self.chronicle.note(|| News::Reset { stream: StreamId(stream), code, by_peer: true });
                 let discarded = half.after_reset();
                 if !half.opening.is_settled() {
                     // The opening will not arrive any more.

@@ -5,6 +5,7 @@ use crate::mutants::{Mutant, planted};
 use crate::session::account::credit::Terms;
 use crate::session::account::pace::Pace;
 use crate::session::account::stalls::Whose;
+use crate::session::chronicle::News;
 use crate::session::config::{MAX_NOTICES, MESSAGE_CHARGE};
 use crate::session::message::{Message, SessionEvent};
 use crate::session::numbers::StreamSlot;
@@ -161,7 +162,7 @@ impl Session {
     /// Renews a stream's window after a part of it was read.
     fn renew(&mut self, slot: StreamSlot) {
         let key = self.streams.key(slot, WHOLE);
-        self.account.stalls.end(key, Whose::Ours);
+        let stalled = self.account.stalls.end(key, Whose::Ours);
         let readable = self.is_readable(key);
         let Some(stream) = self.streams.at_mut(slot) else { return };
         // Skipped and lost messages count as read too, but do not show that the reader is fast.
@@ -172,11 +173,19 @@ impl Session {
         let pace = if pace == Pace::Slower && !self.account.reserve.is_short() { Pace::Same } else { pace };
         let share = self.config.share_of(stream.id, &self.peer);
         let most = self.config.widest(stream.content.window());
+        let (id, before) = (stream.id, stream.recv_credit.window());
         if stream
             .recv_credit
             .renew(self.clock, Terms { share, most, pace, reserve: &mut self.account.reserve })
         {
             self.out_blocks.notify(Notice::MaxStreamData(key));
+            if stalled {
+                self.chronicle.note(|| News::Moves { stream: id, reader: Whose::Ours });
+            }
+            let window = stream.recv_credit.window();
+            if window < before && self.account.reserve.is_short() {
+                self.chronicle.note(|| News::WindowShrinks { stream: id, from: before, to: window });
+            }
         }
     }
 
