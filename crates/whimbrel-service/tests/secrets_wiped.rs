@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs::{self, File};
+use std::hint::black_box;
 use std::io::Write;
 use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt;
@@ -89,17 +90,32 @@ fn run<T>(work: impl Future<Output = T>) -> T {
     runtime.block_on(pin!(work))
 }
 
+/// A configuration with these secrets. This test's own copies of them lie on the stack, and what is moved from there
+/// into a block could take them along: they are overwritten.
+fn config(key: [u8; 32]) -> Config {
+    #[inline(never)]
+    fn build(key: [u8; 32]) -> Config {
+        Config::default().identity(Identity::from_secret(key)).psk(Some(Secret::new(PSK)))
+    }
+    let config = build(key);
+    clear_stack();
+    config
+}
+
+#[inline(never)]
+fn clear_stack() {
+    black_box(&mut [0_u8; 256 * 1024]);
+}
+
 /// An endpoint without connections, which is freed whole.
-async fn endpoint() {
-    let config = Config::default().identity(Identity::from_secret(KEY)).psk(Some(Secret::new(PSK)));
-    drop(Endpoint::bind(config.reset_salt(Some(SALT)), "127.0.0.1:0").await.unwrap());
+async fn endpoint(config: Config) {
+    drop(Endpoint::bind(config, "127.0.0.1:0").await.unwrap());
 }
 
 /// A whole handshake, with everything from files at the end that listens. The other end suspends the session.
-async fn connection(folder: &Path, port: u16) -> SuspendedMocket {
+async fn connection(config: Config, folder: &Path, port: u16) -> SuspendedMocket {
     let options = ListenOptions::new(Config::default()).address(([127, 0, 0, 1], port).into());
     let server = options.key(folder.join("key")).psk(folder.join("psk")).listen(drop).await.unwrap();
-    let config = Config::default().identity(Identity::from_secret(CLIENT_KEY)).psk(Some(Secret::new(PSK)));
     let client = Endpoint::bind(config, "127.0.0.1:0").await.unwrap();
     let near = client.connect(&server.url.to_string()).await.unwrap();
     let far = server.endpoint.accept().await.unwrap();
@@ -118,6 +134,7 @@ const SECRET: std::ops::Range<usize> = 29..61;
 fn states(suspended: SuspendedMocket) {
     let mut bytes = suspended.to_bytes();
     watch(&bytes[SECRET]);
+    clear_stack();
     assert_eq!(SuspendedMocket::from_bytes(&bytes).unwrap().peer_key(), suspended.peer_key());
     *bytes.last_mut().unwrap() ^= 1;
     assert!(SuspendedMocket::from_bytes(&bytes).is_err());
@@ -140,13 +157,15 @@ fn secrets_leave_no_copy_in_freed_memory() {
         watch(&digits(&secret));
     }
     watch(PASSPHRASE.as_bytes());
+    clear_stack();
     let folder = Folder::new();
     files(&folder);
     let salt = format!("key.salt-127.0.0.1-{port}");
     folder.write(&salt, &[b"whimbrel-reset-salt ", &digits(&SALT), b"\n"]);
-    run(endpoint());
+    clear_stack();
+    run(endpoint(config(KEY).reset_salt(Some(Secret::new(SALT)))));
     require_none("an endpoint");
-    let suspended = run(connection(&folder.0, port));
+    let suspended = run(connection(config(CLIENT_KEY), &folder.0, port));
     require_none("a connection");
     states(suspended);
 

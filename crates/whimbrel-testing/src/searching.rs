@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 /// The length of what is searched for, bytes.
 pub const LENGTH: usize = 8;
 const MOST: usize = 32;
+/// Parts are kept and compared under this mask, so that the search leaves none on the stack itself.
+const MASK: u64 = 0x5a96_3cc3_69a5_0ff1;
 
 static MARKERS: [AtomicU64; MOST] = [const { AtomicU64::new(0) }; MOST];
 static COUNT: AtomicUsize = AtomicUsize::new(0);
@@ -26,7 +28,7 @@ thread_local! {
 pub fn watch<'a>(secret: impl IntoIterator<Item = &'a [u8; LENGTH]>) {
     for part in secret {
         let at = COUNT.load(Ordering::Acquire);
-        MARKERS[at].store(u64::from_ne_bytes(*part), Ordering::Release);
+        MARKERS[at].store(u64::from_ne_bytes(*part) ^ MASK, Ordering::Release);
         COUNT.store(at + 1, Ordering::Release);
     }
 }
@@ -41,13 +43,16 @@ fn search(block: &[u8]) {
     if markers.is_empty() {
         return;
     }
-    let is_marked = |part: &[u8]| {
-        let part = part.first_chunk().map(|part| u64::from_ne_bytes(*part));
-        markers.iter().any(|marker| part == Some(marker.load(Ordering::Relaxed)))
+    let marker_of = |part: &[u8]| {
+        let part = part.first_chunk().map(|part| u64::from_ne_bytes(*part) ^ MASK);
+        markers.iter().position(|marker| part == Some(marker.load(Ordering::Relaxed)))
     };
-    if block.windows(LENGTH).any(is_marked) && !REPORTING.replace(true) {
+    let found = block.windows(LENGTH).enumerate().find_map(|(at, part)| Some((at, marker_of(part)?)));
+    let Some((at, marker)) = found else { return };
+    if !REPORTING.replace(true) {
         HITS.fetch_add(1, Ordering::AcqRel);
-        eprintln!("{} bytes with a secret are freed here:\n{}", block.len(), Backtrace::force_capture());
+        let (size, trace) = (block.len(), Backtrace::force_capture());
+        eprintln!("a block of {size} bytes with the part {marker} at {at} is freed here:\n{trace}");
         REPORTING.set(false);
     }
 }

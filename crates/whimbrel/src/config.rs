@@ -54,7 +54,7 @@ pub struct Config {
     /// Two endpoints of one identity must not share a salt while both run, so each process of a fleet needs its own.
     /// Otherwise each would answer for the other's connections, and an attacker who has seen one of their packets
     /// could end them.
-    pub reset_salt: Option<[u8; 32]>,
+    pub reset_salt: Option<Secret>,
     /// A file to which the keys of connections are appended, for a packet dissector. Anyone with this file can read
     /// the connections. Default: the file named by the environment variable WHIMBREL_KEYLOGFILE, or none.
     pub key_log: Option<PathBuf>,
@@ -73,7 +73,7 @@ whimbrel_proto::setters!(Config {
     backlog: usize,
     receive_loops: Option<usize>,
     paths: Paths,
-    reset_salt: Option<[u8; 32]>,
+    reset_salt: Option<Secret>,
     key_log: Option<PathBuf>,
     qlog_dir: Option<PathBuf>,
 });

@@ -14,7 +14,6 @@ use whimbrel_proto::handshake::ServerKey;
 use whimbrel_proto::{
     ConnectConfig, EndpointAnswer, EndpointEvent, EndpointStats, Handle, Ticket, TicketStore,
 };
-use zeroize::Zeroize;
 
 use crate::accepting::Accepting;
 use crate::address::{Opened, ToSocket, ToUrl};
@@ -132,11 +131,10 @@ impl Endpoint {
             random_bytes(),
             aes_in_hardware(),
         );
-        if let Some(salt) = &config.reset_salt {
-            proto.set_reset_salt(salt);
-        }
         // The configuration is kept for as long as the endpoint, which needs the salt no more.
-        config.reset_salt.zeroize();
+        if let Some(salt) = config.reset_salt.take() {
+            proto.set_reset_salt(&salt);
+        }
         if config.psk.is_some() {
             proto.set_psk(config.psk.clone());
         }

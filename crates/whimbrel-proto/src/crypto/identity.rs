@@ -26,7 +26,7 @@ impl Identity {
     pub fn from_secret(mut secret: [u8; 32]) -> Self {
         let private = PrivateKey::from_private_key(&X25519, &secret).expect("any 32 bytes are an X25519 key");
         let public = PublicKey(public_of(&private));
-        let kept = Secret::new(secret);
+        let kept = Secret::copied(&secret);
         secret.zeroize();
         Self(Arc::new(StaticKey { private, secret: kept, public }))
     }

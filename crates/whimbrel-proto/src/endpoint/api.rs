@@ -41,9 +41,9 @@ impl Endpoint {
     ///
     /// Endpoints of one identity that run at the same time must have different salts. Otherwise each would give the
     /// other's tokens to anyone who asks, and so end its connections.
-    pub fn set_reset_salt(&mut self, salt: &[u8; 32]) {
+    pub fn set_reset_salt(&mut self, salt: &Secret) {
         debug_assert!(self.connections.is_empty(), "tokens that were told before would mean nothing");
-        self.reset_key = ResetKey::new(&self.identity, salt);
+        self.reset_key = ResetKey::new(&self.identity, salt.bytes());
         if let Some((acceptor, _)) = &mut self.acceptor {
             acceptor.set_reset_key(self.reset_key.clone());
         }

@@ -50,7 +50,7 @@ impl Pattern {
         ephemeral: [u8; 32],
     ) -> Result<Noise, Error> {
         let builder = self.builder(identity, prologue, ephemeral)?.remote_public_key(server.as_bytes())?;
-        builder.build_initiator().map(Noise::new)
+        self.begin(builder.build_initiator()?)
     }
 
     /// Builds the server's side. `ephemeral` is 32 random bytes used nowhere else.
@@ -60,7 +60,15 @@ impl Pattern {
         prologue: &[u8; 32],
         ephemeral: [u8; 32],
     ) -> Result<Noise, Error> {
-        self.builder(identity, prologue, ephemeral)?.build_responder().map(Noise::new)
+        self.begin(self.builder(identity, prologue, ephemeral)?.build_responder()?)
+    }
+
+    fn begin(&self, state: HandshakeState) -> Result<Noise, Error> {
+        let mut noise = Noise(Box::new(state));
+        if let Some(psk) = &self.psk {
+            noise.set_psk(PSK_PLACE.into(), psk.bytes())?;
+        }
+        Ok(noise)
     }
 
     fn builder<'a>(
@@ -71,28 +79,18 @@ impl Pattern {
     ) -> Result<Builder<'a>, Error> {
         let ephemeral = Zeroizing::new(ephemeral);
         let resolver = Resolver { identity: Arc::clone(identity.key()), ephemeral };
-        let builder = Builder::with_resolver(self.params.clone(), Box::new(resolver))
+        Builder::with_resolver(self.params.clone(), Box::new(resolver))
             .local_private_key(identity.secret())?
-            .prologue(prologue)?;
-        match &self.psk {
-            Some(psk) => builder.psk(PSK_PLACE, psk.bytes()),
-            None => Ok(builder),
-        }
+            .prologue(prologue)
     }
 }
 
 /// The place of the pre-shared key in `psk2`.
 const PSK_PLACE: u8 = 2;
 
-/// A handshake in progress. Snow does not wipe its copy of the pre-shared key, so this does when it is dropped. In a
-/// box, since each move of the state would leave a copy behind.
+/// A handshake in progress. Snow does not wipe its copy of the pre-shared key, so this does when it is dropped. It lies
+/// in a box and gets the key there, since each move of the state would leave a copy behind.
 pub(super) struct Noise(Box<HandshakeState>);
-
-impl Noise {
-    fn new(state: HandshakeState) -> Self {
-        Self(Box::new(state))
-    }
-}
 
 impl Deref for Noise {
     type Target = HandshakeState;
@@ -119,7 +117,7 @@ impl Drop for Noise {
 /// The two secrets that a handshake ends with: of the client's packets, then of the server's. No copy remains.
 pub(super) fn split(noise: &mut HandshakeState) -> (Secret, Secret) {
     let (mut client, mut server) = noise.dangerously_get_raw_split();
-    let secrets = (Secret::new(client), Secret::new(server));
+    let secrets = (Secret::copied(&client), Secret::copied(&server));
     client.zeroize();
     server.zeroize();
     secrets

@@ -4,7 +4,7 @@ use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use whimbrel::Identity;
+use whimbrel::{Identity, Secret};
 use zeroize::Zeroizing;
 
 use super::default_key_file;
@@ -50,7 +50,7 @@ pub fn load(path: &Path) -> Result<Identity, KeyFileError> {
     if exposure != Exposure::Private {
         return Err(KeyFileError::Exposed(path.to_owned()));
     }
-    Ok(Identity::from_secret(*secret))
+    Ok(Identity::from_secret(*secret.bytes()))
 }
 
 fn unreadable(path: &Path, error: io::Error) -> KeyFileError {
@@ -118,7 +118,7 @@ pub fn own_or_temporary(file: Option<&Path>) -> Result<(Identity, bool), KeyFile
     }
 }
 
-fn parse(text: &[u8]) -> Option<Zeroizing<[u8; 32]>> {
+fn parse(text: &[u8]) -> Option<Secret> {
     parse_digits(std::str::from_utf8(text).ok()?.strip_prefix(PREFIX)?.trim_end())
 }
 
@@ -131,7 +131,7 @@ pub(super) fn digits(secret: &[u8; 32]) -> Zeroizing<String> {
     text
 }
 
-pub(super) fn parse_digits(text: &str) -> Option<Zeroizing<[u8; 32]>> {
+pub(super) fn parse_digits(text: &str) -> Option<Secret> {
     if text.len() != 64 {
         return None;
     }
@@ -140,7 +140,7 @@ pub(super) fn parse_digits(text: &str) -> Option<Zeroizing<[u8; 32]>> {
         let digit = |at: usize| char::from(pair[at]).to_digit(16);
         *byte = (digit(0)? << 4 | digit(1)?) as u8;
     }
-    Some(secret)
+    Some(Secret::copied(&secret))
 }
 
 #[cfg(test)]
@@ -157,12 +157,12 @@ mod tests {
     #[test]
     fn anything_else_is_no_key() {
         let good = format!("{PREFIX}{}\n", "0f".repeat(32));
-        assert_eq!(parse(good.as_bytes()).as_deref(), Some(&[15; 32]));
+        assert_eq!(parse(good.as_bytes()).as_ref().map(Secret::bytes), Some(&[15; 32]));
         assert_eq!(*digits(&[0xa5; 32]), "a5".repeat(32));
         let short = &good[..good.len() - 2];
         for bad in ["", "whimbrel-secret-key ", short, &good.replace("0f", "0g"), &good.to_uppercase()] {
-            assert_eq!(parse(bad.as_bytes()), None, "{bad}");
+            assert!(parse(bad.as_bytes()).is_none(), "{bad}");
         }
-        assert_eq!(parse(&[0xff; 80]), None);
+        assert!(parse(&[0xff; 80]).is_none());
     }
 }

@@ -71,8 +71,7 @@ fn load(file: &Path) -> Result<Secret, PskError> {
 }
 
 fn parse(text: &[u8]) -> Option<Secret> {
-    let key = parse_digits(std::str::from_utf8(text).ok()?.trim())?;
-    Some(Secret::new(*key))
+    parse_digits(std::str::from_utf8(text).ok()?.trim())
 }
 
 /// Writes a new pre-shared key into a new file that only its owner can read, and creates the missing folders.

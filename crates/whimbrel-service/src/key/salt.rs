@@ -9,6 +9,7 @@ use std::io::{self, Read, Seek, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use whimbrel::Secret;
 use zeroize::Zeroizing;
 
 use super::file::{digits, parse_digits};
@@ -27,7 +28,7 @@ pub(crate) struct ResetSalt {
 }
 
 struct Taken {
-    salt: [u8; 32],
+    salt: Secret,
     /// Whether the file was created now.
     is_new: bool,
 }
@@ -44,8 +45,8 @@ impl ResetSalt {
     }
 
     /// The salt; `None` if it cannot be used. Peers then notice a restart late, which has no other effect.
-    pub(crate) fn value(&self) -> Option<[u8; 32]> {
-        self.taken.as_ref().ok().map(|taken| taken.salt)
+    pub(crate) fn value(&self) -> Option<Secret> {
+        self.taken.as_ref().ok().map(|taken| taken.salt.clone())
     }
 
     /// Keeps the salt of a process that listens, and tells if it cannot be used.
@@ -90,22 +91,22 @@ fn take(path: &Path) -> io::Result<Taken> {
     Ok(Taken { salt, is_new })
 }
 
-fn read_or_make(file: &mut File) -> io::Result<[u8; 32]> {
+fn read_or_make(file: &mut File) -> io::Result<Secret> {
     // With room to spare, because a buffer that grows leaves copies behind.
     let mut text = Zeroizing::new(String::with_capacity(2 * LENGTH));
     file.read_to_string(&mut text)?;
     if let Some(salt) = text.strip_prefix(PREFIX).and_then(|rest| parse_digits(rest.trim_end())) {
-        return Ok(*salt);
+        return Ok(salt);
     }
     // A file that was cut off while being written is rewritten; any other content is left alone.
     if !text.starts_with(PREFIX) && !PREFIX.starts_with(&**text) {
         return Err(io::Error::other("it holds something else: remove it"));
     }
-    let salt = *whimbrel::new_identity().secret();
+    let salt = Secret::copied(whimbrel::new_identity().secret());
     file.rewind()?;
     file.set_len(0)?;
     let mut line = Zeroizing::new(String::with_capacity(LENGTH));
-    [PREFIX, &digits(&salt), "\n"].into_iter().for_each(|part| line.push_str(part));
+    [PREFIX, &digits(salt.bytes()), "\n"].into_iter().for_each(|part| line.push_str(part));
     file.write_all(line.as_bytes())?;
     file.sync_all()?;
     Ok(salt)
@@ -127,10 +128,10 @@ mod tests {
         let mut file = File::create_new(&path).unwrap();
         let salt = read_or_make(&mut file).unwrap();
         drop(file);
-        assert_eq!(take(&path).unwrap().salt, salt, "it stays");
+        assert_eq!(take(&path).unwrap().salt.bytes(), salt.bytes(), "it stays");
         assert!(take(&path).err().unwrap().to_string().contains("another process"), "it is in use");
         let other = place(&key, address("[::]:4434"));
-        assert_ne!(take(&other).unwrap().salt, salt, "another listener has another");
+        assert_ne!(take(&other).unwrap().salt.bytes(), salt.bytes(), "another listener has another");
         assert!(ResetSalt::take(&key, address("127.0.0.1:0")).is_none());
         let in_vain = ResetSalt::take(&key, address("127.0.0.1:4437")).unwrap();
         let made = in_vain.path.clone();

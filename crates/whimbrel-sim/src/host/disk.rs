@@ -1,7 +1,7 @@
 //! The state that a host keeps when its process ends.
 
 use rand::CryptoRng;
-use whimbrel_proto::crypto::Identity;
+use whimbrel_proto::crypto::{Identity, Secret};
 use whimbrel_proto::{Endpoint, ListenConfig, TransportConfig};
 
 /// A host's files.
@@ -35,7 +35,7 @@ impl Disk {
         let Self { identity, listen, transport, salt } = self.clone();
         let mut endpoint = Endpoint::new(identity, listen, transport, 0, seed, true);
         if let Some(salt) = salt {
-            endpoint.set_reset_salt(&salt);
+            endpoint.set_reset_salt(&Secret::new(salt));
         }
         endpoint
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
-use whimbrel_proto::crypto::Identity;
+use whimbrel_proto::crypto::{Identity, Secret};
 use whimbrel_proto::{
     CloseReason, Datagram, Endpoint, Event, ListenConfig, Routed, Service, Time, TransportConfig,
 };
@@ -89,12 +89,12 @@ fn a_sibling_of_the_server_has_no_token_that_counts() {
 #[test]
 fn a_sibling_with_the_same_salt_is_an_oracle() {
     let mut world = World::new(SEED, config(false), ListenConfig::default());
-    world.endpoint(SERVER).set_reset_salt(&[3; 32]);
+    world.endpoint(SERVER).set_reset_salt(&Secret::new([3; 32]));
     let link = || "delay=10ms".parse().expect("it is well written");
     let mut pair = Pair::join(world, config(false), link(), link());
     assert!(pair.settle(Duration::from_secs(1)));
     let mut sibling = sibling(&mut pair, None);
-    sibling.set_reset_salt(&[3; 32]);
+    sibling.set_reset_salt(&Secret::new([3; 32]));
     let id = pair.connection(End::Server).local_id().to_bytes();
     let (client, reply) = (pair.world.address(pair.client), ask(&mut sibling, id));
     pair.world.inject(stranger(), client, &reply);
