@@ -41,6 +41,7 @@ mod activity;
 mod bind;
 mod command;
 mod config_file;
+mod config_words;
 #[cfg(unix)]
 mod control;
 mod dial;
@@ -59,11 +60,12 @@ mod service_options;
 mod service_settings;
 mod signals;
 mod status;
+mod with_port;
 
 pub use activity::{ActivityLog, ActivityOptions};
 pub use bind::{BindFailed, bind, bind_advice};
 pub use command::{Asked, Command, StoppedBy};
-pub use config_file::{ConfigError, parse_config, read_config};
+pub use config_file::{ConfigError, Mistake, parse_config, read_config};
 #[cfg(unix)]
 pub use control::{AskError, Request, ask};
 pub use dial::{Dial, DialError, DialOptions, NoAnswer};

@@ -1,5 +1,6 @@
 //! The configuration file of the commands that listen.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -8,8 +9,22 @@ use whimbrel_service::{
     ConfigError, ListenError, ListenOptions, ListenSettings, Listening, ServiceSettings, read_config,
 };
 
+use super::reload::collect;
 use crate::output::note;
 use crate::process::Misused;
+
+/// The settings without a default.
+pub(super) const OPTIONAL: [&str; 9] = [
+    "listen.address",
+    "listen.key",
+    "listen.psk",
+    "listen.allow",
+    "service.control",
+    "service.metrics",
+    "service.activity.path",
+    "service.activity.most_bytes",
+    "service.activity.keep",
+];
 
 /// The settings of a command that listens. In a file, each field is a section.
 #[derive(Clone, Default, Serialize, Deserialize)]
@@ -43,7 +58,7 @@ impl Settings {
     }
 
     fn complete(read: Result<Self, ConfigError>, file: &str) -> Result<Self, Misused> {
-        let mut settings = read.map_err(|error| Misused(error.to_string()))?;
+        let mut settings = read.map_err(|error| Misused(with_section(error).to_string()))?;
         if let Some(session) = settings.session.take() {
             if settings.transport.session != SessionConfig::default() {
                 return Err(Misused(format!(
@@ -75,6 +90,27 @@ impl Settings {
     }
 }
 
+/// Adds the section in which a setting belongs that stands in another.
+fn with_section(mut error: ConfigError) -> ConfigError {
+    if let ConfigError::Mistake(mistake) = &mut error
+        && let Some(unknown) = &mistake.unknown
+        && let Some(section) = section_of(unknown)
+    {
+        mistake.message = format!("`{unknown}` does not belong here: write it under [{section}]");
+    }
+    error
+}
+
+/// Returns the section of the setting with this name.
+fn section_of(setting: &str) -> Option<String> {
+    let mut defaults = BTreeMap::new();
+    collect("", serde_json::to_value(Settings::default()).ok()?, &mut defaults);
+    let names = defaults.keys().map(String::as_str).chain(OPTIONAL);
+    let mut sections = names.filter_map(|name| name.rsplit_once('.'));
+    let (section, _) = sections.find(|(_, name)| *name == setting)?;
+    Some(section.replace("transport.session", "session"))
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -97,15 +133,31 @@ mod tests {
     }
 
     #[test]
+    fn a_setting_in_another_section_is_told_its_own() {
+        for (text, section) in [
+            ("idle_timeout = '5s'", "1:1: `idle_timeout` does not belong here: write it under [transport]"),
+            (
+                "[transport]\nmax_message = '1M'",
+                "2:1: `max_message` does not belong here: write it under [session]",
+            ),
+            (
+                "[listen]\nshow_key = true",
+                "2:1: `show_key` does not belong here: write it under [listen.acceptor]",
+            ),
+            ("[transport]\nallow = []", "2:1: `allow` does not belong here: write it under [listen]"),
+            ("[service]\nkeep = 3", "2:1: `keep` does not belong here: write it under [service.activity]"),
+        ] {
+            assert!(says(text).starts_with(&format!("x.toml:{section}")), "{text}: {}", says(text));
+        }
+    }
+
+    #[test]
     fn what_cannot_be_is_refused() {
         let both = says("[session]\ngap_wait = '1s'\n[transport.session]\nageing = '1s'\n");
         assert!(both.contains("leave one out"), "{both}");
         assert!(says("[transport]\ncost_policy = 'ask'").contains("cheap-first"));
         let unknown = says("[listens]\n");
-        assert!(
-            unknown.contains("x.toml:1:2: unknown field `listens`, expected one of `listen`"),
-            "{unknown}"
-        );
+        assert!(unknown.contains("x.toml:1:2: unknown setting `listens`: write `listen`"), "{unknown}");
         assert!(says("[service.activity]\nkeep = 1\n").contains("`path`"), "the file has to be named");
     }
 }
