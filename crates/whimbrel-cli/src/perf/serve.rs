@@ -94,7 +94,7 @@ impl ServeCommand {
             }
         };
         tokio::select! {
-            () = accepting => bail!("the socket has failed"),
+            () = accepting => bail!("the socket has failed: start again"),
             _ = until_stopped(&mut service, &mut reload) => {}
         }
         service.finish(0, "the server was stopped", STOP_PATIENCE).await?;
