@@ -11,7 +11,7 @@ use tokio::task::{JoinError, JoinSet};
 use super::record::Record;
 use super::side::{ready, receive, send, started};
 use super::source::Source;
-use super::{IDLE, Peer, Side, WINDOW, anywhere, byte_stream, certificate, version};
+use super::{IDLE, Peer, WINDOW, Work, anywhere, byte_stream, certificate, version};
 use crate::job::{Figures, Job, Sent, Want};
 
 /// Streams that may be open at a time, enough that no message waits for another's end.
@@ -57,11 +57,11 @@ macro_rules! quic {
                 true
             }
 
-            fn serve<'a>(&'a self, job: &'a Job, at: &'a [IpAddr]) -> Side<'a, Figures> {
+            fn serve<'a>(&'a self, job: &'a Job, at: &'a [IpAddr]) -> Work<'a, Figures> {
                 Box::pin($module::serve((self.congestion.1)(), job, at))
             }
 
-            fn call<'a>(&'a self, job: &'a Job, from: &'a [IpAddr], to: &'a str) -> Side<'a, Sent> {
+            fn call<'a>(&'a self, job: &'a Job, from: &'a [IpAddr], to: &'a str) -> Work<'a, Sent> {
                 Box::pin($module::call((self.congestion.1)(), job, from, to))
             }
         }

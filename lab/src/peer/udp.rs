@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::record::Record;
 use super::side::{ready, receive, send, started};
 use super::source::Source;
-use super::{Peer, Side};
+use super::{Peer, Work};
 use crate::job::{Figures, HEADER, Job, Sent};
 
 /// Variable that sets the rate of bulk data, Mbit/s of payload.
@@ -56,7 +56,7 @@ impl Peer for Udp {
         }
     }
 
-    fn serve<'a>(&'a self, job: &'a Job, at: &'a [IpAddr]) -> Side<'a, Figures> {
+    fn serve<'a>(&'a self, job: &'a Job, at: &'a [IpAddr]) -> Work<'a, Figures> {
         Box::pin(async move {
             let socket = UdpSocket::bind(SocketAddr::new(at[0], 0)).await?;
             // Without privilege, the system refuses more than its limit and keeps the default.
@@ -66,7 +66,7 @@ impl Peer for Udp {
         })
     }
 
-    fn call<'a>(&'a self, job: &'a Job, from: &'a [IpAddr], to: &'a str) -> Side<'a, Sent> {
+    fn call<'a>(&'a self, job: &'a Job, from: &'a [IpAddr], to: &'a str) -> Work<'a, Sent> {
         Box::pin(send(async move |sent| {
             let socket = UdpSocket::bind(SocketAddr::new(from[0], 0)).await?;
             started()?;

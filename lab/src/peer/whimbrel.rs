@@ -13,7 +13,7 @@ use whimbrel::{
 use super::record::Record;
 use super::side::{ready, receive, send, started};
 use super::source::Source;
-use super::{IDLE, Peer, Side, WINDOW, anywhere, version};
+use super::{IDLE, Peer, WINDOW, Work, anywhere, version};
 use crate::job::{Figures, Job, Sent, Want};
 
 /// Bytes of a message of bulk data.
@@ -116,7 +116,7 @@ impl Peer for Whimbrel {
         self.copies.is_some()
     }
 
-    fn serve<'a>(&'a self, job: &'a Job, at: &'a [IpAddr]) -> Side<'a, Figures> {
+    fn serve<'a>(&'a self, job: &'a Job, at: &'a [IpAddr]) -> Work<'a, Figures> {
         Box::pin(async move {
             let config = Config::listen_as(new_identity()).transport(self.transport());
             let endpoint = Endpoint::bind(config, &SocketAddr::new(anywhere(at), 0).to_string()).await?;
@@ -133,7 +133,7 @@ impl Peer for Whimbrel {
         })
     }
 
-    fn call<'a>(&'a self, job: &'a Job, from: &'a [IpAddr], to: &'a str) -> Side<'a, Sent> {
+    fn call<'a>(&'a self, job: &'a Job, from: &'a [IpAddr], to: &'a str) -> Work<'a, Sent> {
         Box::pin(send(async move |sent| {
             let config = Config::default().transport(self.transport());
             let endpoint = Endpoint::bind(config, &SocketAddr::new(anywhere(from), 0).to_string()).await?;
