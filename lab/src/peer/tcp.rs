@@ -57,9 +57,9 @@ impl Peer for Tcp {
             }
             let listener = listen(self.protocol(), self.congestion, bound)?;
             ready(&SocketAddr::new(at[0], listener.local_addr()?.port()).to_string())?;
-            receive(job, async |record| {
+            receive(job, async |tally| {
                 let (mut stream, _) = listener.accept().await?;
-                byte_stream::receive(&mut stream, record).await
+                byte_stream::receive(&mut stream, tally).await
             })
             .await
         })

@@ -50,9 +50,9 @@ impl Peer for Tls {
             let acceptor = TlsAcceptor::from(Arc::new(config));
             let listener = tcp::listen(Protocol::TCP, self.congestion, at[0])?;
             ready(&certificate::word(listener.local_addr()?, &certificate))?;
-            receive(job, async |record| {
+            receive(job, async |tally| {
                 let mut stream = acceptor.accept(listener.accept().await?.0).await?;
-                byte_stream::receive(&mut stream, record).await
+                byte_stream::receive(&mut stream, tally).await
             })
             .await
         })

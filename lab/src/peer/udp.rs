@@ -7,9 +7,9 @@ use socket2::SockRef;
 use tokio::net::UdpSocket;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::record::Record;
 use super::side::{ready, receive, send, started};
 use super::source::Source;
+use super::tally::Tally;
 use super::{Peer, Work};
 use crate::job::{Figures, HEADER, Job, Sent};
 
@@ -62,7 +62,7 @@ impl Peer for Udp {
             // Without privilege, the system refuses more than its limit and keeps the default.
             SockRef::from(&socket).set_recv_buffer_size(BUFFER).ok();
             ready(&socket.local_addr()?.to_string())?;
-            receive(job, async |record| take(&socket, record).await).await
+            receive(job, async |tally| take(&socket, tally).await).await
         })
     }
 
@@ -101,9 +101,9 @@ fn source(job: &Job) -> Source {
     }
 }
 
-async fn take(socket: &UdpSocket, record: &mut Record) -> anyhow::Result<()> {
+async fn take(socket: &UdpSocket, tally: &mut Tally) -> anyhow::Result<()> {
     let (mut buffer, mut ending) = (vec![0; 1 << 16], None);
-    while !record.is_done() {
+    while !tally.is_done() {
         let next = socket.recv_from(&mut buffer);
         let received = match ending {
             Some(end) => timeout_at(end, next).await,
@@ -112,7 +112,7 @@ async fn take(socket: &UdpSocket, record: &mut Record) -> anyhow::Result<()> {
         let Ok(received) = received else { return Ok(()) };
         let (length, from) = received?;
         if length >= HEADER {
-            record.message(&buffer[..length]);
+            tally.message(&buffer[..length]);
         } else {
             ending.get_or_insert(Instant::now() + SETTLE);
             socket.send_to(END, from).await?;
