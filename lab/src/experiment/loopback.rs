@@ -24,18 +24,18 @@ const LOADS: [(&str, &str, &[&str]); 5] = [
 const WARM_UP: f64 = 0.3;
 
 #[derive(Deserialize)]
-struct Report {
-    rows: Vec<Row>,
+struct BenchReport {
+    rows: Vec<BenchRow>,
 }
 
 #[derive(Deserialize)]
-struct Row {
-    figures: Vec<Figures>,
+struct BenchRow {
+    figures: Vec<BenchFigures>,
     failures: Vec<String>,
 }
 
 #[derive(Deserialize)]
-struct Figures {
+struct BenchFigures {
     bits_per_s: f64,
     messages_per_s: f64,
     lost: f64,
@@ -84,7 +84,7 @@ impl Experiment for Loopback {
                 format!("--json --trials 1 --time {seconds} --peers {} --workloads {load}", case.peer);
             let arguments: Vec<String> = arguments.split(' ').map(str::to_owned).collect();
             let before = workspace::cpu_of_children()?;
-            let report: Report = serde_json::from_str(&workspace::run("peers", &arguments).await?)?;
+            let report: BenchReport = serde_json::from_str(&workspace::run("peers", &arguments).await?)?;
             let cpu = workspace::cpu_of_children()? - before;
             let row = report.rows.first().ok_or_else(|| anyhow::anyhow!("no row for this peer and load"))?;
             let Some(figures) = row.figures.first() else {
