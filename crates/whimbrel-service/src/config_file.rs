@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
+use toml::de::DeTable;
 
 use crate::config_words;
 
@@ -75,6 +76,24 @@ pub fn parse_config<T: DeserializeOwned>(file: &str, text: &str) -> Result<T, Co
         let span = error.span().unwrap_or(0..0);
         ConfigError::Mistake(mistake(file, text, &span, error.message()))
     })
+}
+
+/// Returns the error for a setting whose value is of the right kind but cannot be used. It shows where `text` has the
+/// setting, which is named with its sections, such as `listen.address`.
+pub fn refuse_setting(file: &str, text: &str, setting: &str, message: &str) -> ConfigError {
+    ConfigError::Mistake(mistake(file, text, &place(text, setting).unwrap_or(0..0), message))
+}
+
+/// Returns where a setting's value, or a section, stands.
+fn place(text: &str, setting: &str) -> Option<Range<usize>> {
+    let whole = DeTable::parse(text).ok()?.into_inner();
+    let (mut section, mut names) = (&whole, setting.split('.'));
+    let mut value = section.get(names.next()?)?;
+    for name in names {
+        section = value.get_ref().as_table()?;
+        value = section.get(name)?;
+    }
+    Some(value.span())
 }
 
 fn mistake(file: &str, text: &str, span: &Range<usize>, message: &str) -> Mistake {
@@ -184,6 +203,18 @@ mod tests {
             let said = parse_config::<Kinds>("x.toml", text).unwrap_err().to_string();
             assert!(said.starts_with(&format!("x.toml:{wanted}")), "{text}: {said}");
         }
+    }
+
+    #[test]
+    fn a_refused_setting_is_shown_where_it_is() {
+        let text = "# Notes.\n[listen]\nport = 1\n[listen.more]\nlimit = 7 # high\n";
+        let says = |setting: &str| refuse_setting("x.toml", text, setting, "write less").to_string();
+        assert_eq!(
+            says("listen.more.limit"),
+            "x.toml:5:9: write less\n  |\n5 | limit = 7 # high\n  |         ^"
+        );
+        assert!(says("listen.port").starts_with("x.toml:3:8: write less"), "{}", says("listen.port"));
+        assert!(says("listen.other").starts_with("x.toml:1:1: write less"));
     }
 
     #[test]

@@ -71,7 +71,7 @@ pub use prometheus_client;
 pub use activity::{ActivityLog, ActivityOptions};
 pub use bind::{BindFailed, bind, bind_advice};
 pub use command::{Asked, Command, StoppedBy};
-pub use config_file::{ConfigError, Mistake, parse_config, read_config};
+pub use config_file::{ConfigError, Mistake, parse_config, read_config, refuse_setting};
 #[cfg(unix)]
 pub use control::{AskError, Request, ask};
 pub use dial::{Dial, DialError, DialOptions, NoAnswer};
