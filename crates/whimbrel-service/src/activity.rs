@@ -62,7 +62,8 @@ impl<'de> Visitor<'de> for PathOrSection {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, section: A) -> Result<ActivityOptions, A::Error> {
-        let Section { path, most_bytes, keep } = Section::deserialize(MapAccessDeserializer::new(section))?;
+        let ActivitySection { path, most_bytes, keep } =
+            ActivitySection::deserialize(MapAccessDeserializer::new(section))?;
         Ok(ActivityOptions { path, most_bytes, keep })
     }
 }
@@ -70,7 +71,7 @@ impl<'de> Visitor<'de> for PathOrSection {
 /// The options as a section of a file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Section {
+struct ActivitySection {
     path: PathBuf,
     #[serde(with = "whimbrel::units::as_text::bytes", default = "most_bytes")]
     most_bytes: u64,
