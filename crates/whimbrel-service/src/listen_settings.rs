@@ -71,7 +71,7 @@ impl<'de> Visitor<'de> for Section {
     type Value = ListenSettings;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("settings of a listener")
+        f.write_str("a section with settings of a listener")
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ListenSettings, A::Error> {
@@ -197,6 +197,16 @@ mod tests {
             let said = says(&format!("address = {wrong}\n"));
             assert!(said.contains("192.0.2.7:4433 or [::]:4433"), "{said}");
         }
+        #[derive(Deserialize, Debug)]
+        struct File {
+            #[allow(dead_code, reason = "only read by serde")]
+            listen: ListenSettings,
+        }
+        let wrong = parse_config::<File>("x.toml", "listen = []").unwrap_err().to_string();
+        assert!(
+            wrong.starts_with("x.toml:1:10: `[]` does not fit here: write a section with settings"),
+            "{wrong}"
+        );
         let wrong = says("address = '[::1]:7'\n[acceptor]\nticket_life = 50\n");
         assert!(wrong.starts_with("x.toml:3:15: ") && wrong.contains("50ms"), "{wrong}");
     }
