@@ -20,7 +20,7 @@ pub struct ServiceOptions {
     pub metrics: Option<SocketAddr>,
     /// Where activity is logged, and how much of it is kept.
     pub activity: Option<ActivityOptions>,
-    /// Whether SIGHUP means [`Command::Reload`]. Default false: SIGHUP ends the process, as when its terminal closes.
+    /// Whether SIGHUP means [`Command::Reload`](crate::Command::Reload). Default false: SIGHUP ends the process, as when its terminal closes.
     pub reload_on_hangup: bool,
 }
 
