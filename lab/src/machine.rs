@@ -80,7 +80,7 @@ impl PeerNote {
 
     /// Describes the link emulators, in the order of tables.
     pub(crate) fn of_emulators() -> [Self; 2] {
-        let ours = "the laboratory's own: a TUN device in each host, between them a thread with the link model of whimbrel-sim";
+        let ours = "the laboratory's own: each host has a TUN device, and a thread between them runs the link model of whimbrel-sim";
         [
             Self { name: OURS.to_owned(), settings: ours.to_owned(), missing: None },
             Self { name: RATTAN.to_owned(), settings: rattan::settings(), missing: rattan::missing() },

@@ -63,7 +63,9 @@ impl LogOptions {
 }
 
 fn text(set: OsString) -> anyhow::Result<String> {
-    set.into_string().map_err(|_| Misused(format!("{VARIABLE}: it is not text")).into())
+    set.into_string().map_err(|_| {
+        Misused(format!("{VARIABLE}: it is not text; unset it, or set it to a level such as info")).into()
+    })
 }
 
 /// Reads a filter. A level alone is for everything that Whimbrel says. The spans that tell which connection an event

@@ -55,7 +55,7 @@ pub(crate) async fn start(
     endpoint: &Endpoint,
     more: impl Fn() -> serde_json::Value + Send + Sync + 'static,
 ) -> anyhow::Result<Service> {
-    let mut options = settings.clone().options(name);
+    let mut options = settings.clone().options(name).version(env!("CARGO_PKG_VERSION"));
     options.reload_on_hangup = has_file;
     let service = Service::start(options, endpoint, more).await?;
     if let Some(address) = service.metrics_address() {

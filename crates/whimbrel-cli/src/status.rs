@@ -122,8 +122,9 @@ impl StatusCommand {
 fn describe(status: &StatusReport) -> Vec<String> {
     let StatusReport { service, version, pid, uptime_s, public_key, address, sessions, more } = status;
     let address = address.map_or_else(|| "?".to_owned(), |address| address.to_string());
+    let name = format!("{service} {version}");
     let mut lines = vec![
-        format!("{service} {version}, process {pid}, up {}", delay(uptime_s * 1e6)),
+        format!("{}, process {pid}, up {}", name.trim_end(), delay(uptime_s * 1e6)),
         format!("whimbrel://{public_key}@{address}"),
     ];
     if let Value::Object(more) = more {

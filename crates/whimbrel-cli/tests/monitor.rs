@@ -81,6 +81,11 @@ fn status_metrics_and_activity_tell_what_a_server_does() {
         .collect();
     let what: Vec<&str> = log.iter().map(|line| line["what"].as_str().unwrap()).collect();
     assert_eq!(what, ["measurement begun", "measurement done", "configuration refused"]);
+    for line in &log[..2] {
+        let parses = |field: &str| line[field].as_str().unwrap_or_default().to_owned();
+        assert!(parses("peer").parse::<whimbrel::PublicKey>().is_ok(), "{line}");
+        assert!(parses("remote").parse::<std::net::SocketAddr>().is_ok(), "{line}");
+    }
 }
 
 #[test]

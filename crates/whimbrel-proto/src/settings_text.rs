@@ -231,7 +231,8 @@ impl FromStr for Threshold {
     }
 }
 
-/// Serializes settings as the text they are displayed as.
+/// Serializes settings as the text they are displayed as. A number or truth value is read as if it were text, in formats
+/// that people write.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! serde_as_text {
@@ -247,8 +248,7 @@ macro_rules! serde_as_text {
             #[cfg(feature = "serde")]
             impl<'de> serde::Deserialize<'de> for $type {
                 fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                    let text: std::borrow::Cow<'de, str> = serde::Deserialize::deserialize(deserializer)?;
-                    text.parse().map_err(serde::de::Error::custom)
+                    $crate::units::as_text::parsed(deserializer)
                 }
             }
         )*

@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use tokio::sync::watch;
 use whimbrel::{Config, Endpoint, TransportConfig};
+use whimbrel_service::prometheus_client::metrics::counter::Counter;
 use whimbrel_service::{
     Command, ListenOptions, ListenSettings, Listening, Service, ServiceSettings, read_config,
 };
@@ -49,11 +50,13 @@ async fn serve(file: &Path) -> Result<(), Box<dyn Error>> {
     (options.address, options.key, options.psk) = (listen.address, listen.key, listen.psk);
     let Listening { endpoint, url } = options.listen(|notice| eprintln!("{notice}")).await?;
 
-    let options = service.options("greeter").reload_on_hangup();
+    let options = service.options("greeter").version(env!("CARGO_PKG_VERSION")).reload_on_hangup();
     let mut service = Service::start(options, &endpoint, || serde_json::json!({})).await?;
     println!("listening {url}");
+    let greetings = Counter::<u64>::default();
+    service.metrics().register("greeter_greetings", "Greetings sent", greetings.clone());
     let (greeting, current) = watch::channel(greeting);
-    tokio::spawn(greet(endpoint.clone(), current));
+    tokio::spawn(greet(endpoint.clone(), current, greetings));
     loop {
         match service.next().await {
             Command::Reload(asked) => {
@@ -77,11 +80,12 @@ async fn serve(file: &Path) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-async fn greet(endpoint: Endpoint, greeting: watch::Receiver<String>) {
+async fn greet(endpoint: Endpoint, greeting: watch::Receiver<String>, greetings: Counter) {
     while let Some(mocket) = endpoint.accept().await {
-        let greeting = greeting.borrow().clone();
+        let (greeting, greetings) = (greeting.borrow().clone(), greetings.clone());
         tokio::spawn(async move {
             if mocket.send(greeting).await.is_ok() {
+                greetings.inc();
                 mocket.closed().await;
             }
         });

@@ -1,26 +1,29 @@
 //! The activity log: one JSON line per event, in files of limited size.
 
+use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use serde::{Deserialize, Serialize};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::error::ServiceError;
 
 /// The files of the activity log, and how much of it is kept.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+///
+/// In a configuration file, these are a section, or the path alone.
+#[derive(Clone, Debug, Serialize)]
 pub struct ActivityOptions {
     /// The log file. Older files have `.1`, `.2` and so on appended to this name.
     pub path: PathBuf,
     /// The size limit of a file, bytes. The file is rotated before it would grow beyond this. Default 16 MiB.
-    #[serde(with = "whimbrel::units::as_text::bytes", default = "most_bytes")]
+    #[serde(serialize_with = "whimbrel::units::as_text::bytes::serialize")]
     pub most_bytes: u64,
     /// The number of older files to keep. Default 4.
-    #[serde(default = "keep")]
     pub keep: u32,
 }
 
@@ -37,6 +40,43 @@ impl ActivityOptions {
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), most_bytes: most_bytes(), keep: keep() }
     }
+}
+
+impl<'de> Deserialize<'de> for ActivityOptions {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(PathOrSection)
+    }
+}
+
+struct PathOrSection;
+
+impl<'de> Visitor<'de> for PathOrSection {
+    type Value = ActivityOptions;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a path in quotation marks, or a section with a `path`")
+    }
+
+    fn visit_str<E: Error>(self, path: &str) -> Result<ActivityOptions, E> {
+        Ok(ActivityOptions::new(path))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, section: A) -> Result<ActivityOptions, A::Error> {
+        let ActivitySection { path, most_bytes, keep } =
+            ActivitySection::deserialize(MapAccessDeserializer::new(section))?;
+        Ok(ActivityOptions { path, most_bytes, keep })
+    }
+}
+
+/// The options as a section of a file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ActivitySection {
+    path: PathBuf,
+    #[serde(with = "whimbrel::units::as_text::bytes", default = "most_bytes")]
+    most_bytes: u64,
+    #[serde(default = "keep")]
+    keep: u32,
 }
 
 /// An open activity log. Cheap to clone.

@@ -6,13 +6,16 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
+use toml::de::DeTable;
+
+use crate::config_words;
 
 /// An error from reading a configuration.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
     /// The file cannot be read.
-    #[error("cannot read the configuration {path:?}: {error}")]
+    #[error("cannot read the configuration {path:?}: {error}; name a file of text that you may read")]
     Read {
         /// The file.
         path: PathBuf,
@@ -35,6 +38,8 @@ pub struct Mistake {
     pub column: usize,
     /// The mistake, and the correct form.
     pub message: String,
+    /// The name of the setting, if the mistake is that it is unknown where it stands.
+    pub unknown: Option<String>,
     /// The text of the line.
     text: String,
     /// The number of characters at fault.
@@ -43,7 +48,7 @@ pub struct Mistake {
 
 impl fmt::Display for Mistake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { file, line, column, message, text, length } = self;
+        let Self { file, line, column, message, unknown: _, text, length } = self;
         let margin = line.to_string().len();
         writeln!(f, "{file}:{line}:{column}: {message}")?;
         writeln!(f, "{:margin$} |", "")?;
@@ -73,16 +78,37 @@ pub fn parse_config<T: DeserializeOwned>(file: &str, text: &str) -> Result<T, Co
     })
 }
 
+/// Returns the error for a setting whose value is of the right kind but cannot be used. It shows where `text` has the
+/// setting, which is named with its sections, such as `listen.address`.
+pub fn refuse_setting(file: &str, text: &str, setting: &str, message: &str) -> ConfigError {
+    ConfigError::Mistake(mistake(file, text, &place(text, setting).unwrap_or(0..0), message))
+}
+
+/// Returns where a setting's value, or a section, stands.
+fn place(text: &str, setting: &str) -> Option<Range<usize>> {
+    let whole = DeTable::parse(text).ok()?.into_inner();
+    let (mut section, mut names) = (&whole, setting.split('.'));
+    let mut value = section.get(names.next()?)?;
+    for name in names {
+        section = value.get_ref().as_table()?;
+        value = section.get(name)?;
+    }
+    Some(value.span())
+}
+
 fn mistake(file: &str, text: &str, span: &Range<usize>, message: &str) -> Mistake {
     let start = floor(text, span.start.min(text.len()));
     let line_start = text[..start].rfind('\n').map_or(0, |at| at + 1);
     let line_end = text[start..].find('\n').map_or(text.len(), |at| start + at);
-    let end = floor(text, span.end.clamp(start, line_end));
+    let end = floor(text, span.end.clamp(start, text.len()));
+    let value = &text[start..end];
+    let end = end.min(line_end);
     Mistake {
         file: file.to_owned(),
         line: text[..line_start].matches('\n').count() + 1,
         column: text[line_start..start].chars().count() + 1,
-        message: message.trim_end().replace('\n', "; "),
+        message: config_words::explain(message, value),
+        unknown: config_words::unknown(message).map(str::to_owned),
         // A tab counts as one column here but is up to eight wide on a terminal.
         text: text[line_start..line_end].trim_end_matches('\r').replace('\t', " "),
         length: text[start..end].chars().count(),
@@ -125,8 +151,70 @@ mod tests {
         let unknown = says("scheduler = 'primary'\nspeed = 3\n");
         assert!(unknown.starts_with("x.toml:2:1: ") && unknown.contains("`scheduler`"), "{unknown}");
         let broken = says("scheduler = \n");
-        assert!(broken.starts_with("x.toml:1:"), "{broken}");
+        assert!(broken.starts_with("x.toml:1:13: a value is missing"), "{broken}");
         assert!(says("").contains("scheduler"), "what is missing is named");
+    }
+
+    #[derive(serde::Deserialize, Default, Debug)]
+    #[serde(deny_unknown_fields, default)]
+    #[allow(dead_code, reason = "only read by serde")]
+    struct Kinds {
+        flag: bool,
+        small: u8,
+        large: u64,
+        word: String,
+        list: Vec<String>,
+        file: PathBuf,
+        section: Inner,
+    }
+
+    #[derive(serde::Deserialize, Default, Debug)]
+    #[serde(deny_unknown_fields)]
+    #[allow(dead_code, reason = "only read by serde")]
+    struct Inner {
+        path: PathBuf,
+    }
+
+    #[test]
+    fn what_people_write_wrong_is_explained() {
+        for (text, wanted) in [
+            ("flag = yes", "1:8: write true or false"),
+            ("flag = True", "1:8: write true or false"),
+            ("flag = 'true'", "1:8: `'true'` does not fit here: write true or false"),
+            ("flag = 1", "1:8: `1` does not fit here: write true or false"),
+            ("small = '3'", "1:9: `'3'` does not fit here: write a whole number from 0 to 255"),
+            ("small = 300", "1:9: `300` does not fit here: write a whole number from 0 to 255"),
+            ("large = -1", "1:9: `-1` does not fit here: write a whole number, 0 or more"),
+            ("large = 1e6", "1:9: `1e6` does not fit here: write a whole number, 0 or more"),
+            ("word = 5min", "1:8: text, durations and sizes need quotation marks: write \"5min\""),
+            ("word = none", "1:8: text, durations and sizes need quotation marks: write \"none\""),
+            ("word = ", "1:8: a value is missing after `=`"),
+            ("word = 7", "1:8: `7` does not fit here: write text in quotation marks"),
+            ("list = 'one'", "1:8: `'one'` does not fit here: write a list, for example [\"one\", \"two\"]"),
+            ("file = 5", "1:8: `5` does not fit here: write a path in quotation marks"),
+            ("section = 5", "1:11: `5` does not fit here: write a section with settings of its own"),
+            ("[section]", "1:1: `path` is missing: write it into this section"),
+            ("word: 'x'", "1:7: write `=` between a setting and its value"),
+            ("word = 'x'\nword = 'y'", "2:1: `word` is here twice: leave one out"),
+            ("{\"word\": 1}", "1:1: write settings as `name = value`"),
+            ("smal = 1", "1:1: unknown setting `smal`: write `small`, if you mean that"),
+            ("other = 1", "1:1: unknown setting `other`: here belong `flag`, `small`, `large`, "),
+        ] {
+            let said = parse_config::<Kinds>("x.toml", text).unwrap_err().to_string();
+            assert!(said.starts_with(&format!("x.toml:{wanted}")), "{text}: {said}");
+        }
+    }
+
+    #[test]
+    fn a_refused_setting_is_shown_where_it_is() {
+        let text = "# Notes.\n[listen]\nport = 1\n[listen.more]\nlimit = 7 # high\n";
+        let says = |setting: &str| refuse_setting("x.toml", text, setting, "write less").to_string();
+        assert_eq!(
+            says("listen.more.limit"),
+            "x.toml:5:9: write less\n  |\n5 | limit = 7 # high\n  |         ^"
+        );
+        assert!(says("listen.port").starts_with("x.toml:3:8: write less"), "{}", says("listen.port"));
+        assert!(says("listen.other").starts_with("x.toml:1:1: write less"));
     }
 
     #[test]

@@ -278,7 +278,7 @@ pub enum DialError {
     #[error(transparent)]
     Bind(#[from] BindFailed),
     /// The address of this host was not found in time.
-    #[error("cannot find the address of {0} in time: check the name")]
+    #[error("cannot find the address of {0} in time: check the name, or write an address")]
     LookupTimedOut(String),
     /// There was no answer.
     #[error(transparent)]
@@ -301,7 +301,7 @@ pub enum DialError {
         path: PathBuf,
     },
     /// The peer completed the handshake without showing a key.
-    #[error("the peer has shown no key")]
+    #[error("the peer has shown no key: write its key into the URL")]
     NoKey,
     /// There is no connection for another reason.
     #[error(transparent)]

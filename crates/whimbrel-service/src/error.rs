@@ -9,7 +9,9 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub enum ServiceError {
     /// The control socket cannot be created.
-    #[error("cannot make the control socket {path:?}: {error}")]
+    #[error(
+        "cannot make the control socket {path:?}: {error}; choose a path in a folder that you may write to"
+    )]
     Control {
         /// The path of the socket.
         path: PathBuf,
@@ -30,7 +32,9 @@ pub enum ServiceError {
         error: io::Error,
     },
     /// The activity log cannot be written.
-    #[error("cannot write the activity log {path:?}: {error}")]
+    #[error(
+        "cannot write the activity log {path:?}: {error}; choose a path in a folder that you may write to"
+    )]
     Activity {
         /// The file.
         path: PathBuf,

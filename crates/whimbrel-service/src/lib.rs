@@ -21,7 +21,10 @@
 //! let listen = ListenOptions::new(Config::default()).key("/etc/example/key");
 //! let Listening { endpoint, url } = listen.listen(|notice| eprintln!("{notice}")).await?;
 //! eprintln!("listening {url}");
-//! let options = ServiceOptions::new("example").control("/run/example.sock").metrics("127.0.0.1:9100".parse()?);
+//! let options = ServiceOptions::new("example")
+//!     .version(env!("CARGO_PKG_VERSION"))
+//!     .control("/run/example.sock")
+//!     .metrics("127.0.0.1:9100".parse()?);
 //! let mut service = Service::start(options, &endpoint, || serde_json::json!({ "rules": 3 })).await?;
 //! loop {
 //!     match service.next().await {
@@ -41,6 +44,7 @@ mod activity;
 mod bind;
 mod command;
 mod config_file;
+mod config_words;
 #[cfg(unix)]
 mod control;
 mod dial;
@@ -59,11 +63,15 @@ mod service_options;
 mod service_settings;
 mod signals;
 mod status;
+mod with_port;
+
+/// The crate whose metrics [`Metrics`] takes, in the version that fits.
+pub use prometheus_client;
 
 pub use activity::{ActivityLog, ActivityOptions};
 pub use bind::{BindFailed, bind, bind_advice};
 pub use command::{Asked, Command, StoppedBy};
-pub use config_file::{ConfigError, parse_config, read_config};
+pub use config_file::{ConfigError, Mistake, parse_config, read_config, refuse_setting};
 #[cfg(unix)]
 pub use control::{AskError, Request, ask};
 pub use dial::{Dial, DialError, DialOptions, NoAnswer};

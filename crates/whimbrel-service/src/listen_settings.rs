@@ -10,6 +10,8 @@ use serde::ser::{SerializeMap, Serializer};
 use serde::{Deserialize, Serialize};
 use whimbrel::ListenConfig;
 
+use crate::with_port::WithPort;
+
 /// What a listener is configured with in a file: the fields of [`ListenConfig`], and these. In a file, all stand in one
 /// section.
 ///
@@ -69,7 +71,7 @@ impl<'de> Visitor<'de> for Section {
     type Value = ListenSettings;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("settings of a listener")
+        f.write_str("a section with settings of a listener")
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ListenSettings, A::Error> {
@@ -94,7 +96,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Others<'_, A> {
         let mut seed = Some(seed);
         while let Some(key) = self.map.next_key_seed(Key(&mut seed))? {
             match key {
-                Which::Address => self.settings.address = Some(self.map.next_value()?),
+                Which::Address => self.settings.address = Some(self.map.next_value::<WithPort>()?.0),
                 Which::Key => self.settings.key = Some(self.map.next_value()?),
                 Which::Psk => self.settings.psk = Some(self.map.next_value()?),
                 Which::Other(key) => return Ok(Some(key)),
@@ -152,7 +154,10 @@ impl<'de, K: DeserializeSeed<'de>> Visitor<'de> for Key<'_, K> {
             (_, Some(seed)) => {
                 let name: StrDeserializer<'_, E> = name.into_deserializer();
                 let own = OWN.map(|own| format!("`{own}`")).join(", ");
-                seed.deserialize(name).map(Which::Other).map_err(|error| E::custom(format!("{error}, {own}")))
+                seed.deserialize(name).map(Which::Other).map_err(|error| {
+                    let error = error.to_string();
+                    E::custom(format!("{}, {own}", error.trim_end()))
+                })
             }
             (_, None) => Err(E::custom("a second key for one value")),
         }
@@ -182,11 +187,26 @@ mod tests {
     fn a_mistake_is_shown_where_it_is() {
         let says = |text: &str| parse_config::<ListenSettings>("x.toml", text).err().unwrap().to_string();
         let unknown = says("max_per_key = 7\nadress = '[::1]:1'\n");
-        assert!(unknown.starts_with("x.toml:2:1: unknown field `adress`"), "{unknown}");
-        assert!(unknown.contains("`max_per_key`") && unknown.contains("`address`"), "{unknown}");
+        assert!(unknown.starts_with("x.toml:2:1: unknown setting `adress`: write `address`"), "{unknown}");
+        let other = says("speed = 7\n");
+        assert!(other.contains("`max_per_key`") && other.contains("`syns_per_second`, `address`"), "{other}");
         assert!(unknown.ends_with("| ^^^^^^"), "{unknown}");
         let wrong = says("key = 'k'\naddress = '[::1]'\n");
-        assert!(wrong.starts_with("x.toml:2:11: "), "{wrong}");
+        assert!(wrong.starts_with("x.toml:2:11: `[::1]` is not an address with a port: write"), "{wrong}");
+        for wrong in ["4433", "':4433'", "'localhost:4433'"] {
+            let said = says(&format!("address = {wrong}\n"));
+            assert!(said.contains("192.0.2.7:4433 or [::]:4433"), "{said}");
+        }
+        #[derive(Deserialize, Debug)]
+        struct File {
+            #[allow(dead_code, reason = "only read by serde")]
+            listen: ListenSettings,
+        }
+        let wrong = parse_config::<File>("x.toml", "listen = []").unwrap_err().to_string();
+        assert!(
+            wrong.starts_with("x.toml:1:10: `[]` does not fit here: write a section with settings"),
+            "{wrong}"
+        );
         let wrong = says("address = '[::1]:7'\n[acceptor]\nticket_life = 50\n");
         assert!(wrong.starts_with("x.toml:3:15: ") && wrong.contains("50ms"), "{wrong}");
     }

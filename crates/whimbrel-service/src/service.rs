@@ -26,6 +26,7 @@ const FAREWELL: Duration = Duration::from_millis(300);
 /// The service, as the control socket reports on it.
 pub(crate) struct Subject {
     name: String,
+    version: String,
     began: Instant,
     endpoint: Endpoint,
     more: Box<dyn Fn() -> serde_json::Value + Send + Sync>,
@@ -33,7 +34,7 @@ pub(crate) struct Subject {
 
 impl Subject {
     pub(crate) fn status(&self) -> StatusReport {
-        StatusReport::new(&self.name, self.began, &self.endpoint, (self.more)())
+        StatusReport::new((&self.name, &self.version), self.began, &self.endpoint, (self.more)())
     }
 }
 
@@ -64,15 +65,15 @@ impl Service {
         endpoint: &Endpoint,
         more: impl Fn() -> serde_json::Value + Send + Sync + 'static,
     ) -> Result<Self, ServiceError> {
-        let ServiceOptions { name, control, metrics: address, activity, reload_on_hangup } = options;
+        let ServiceOptions { name, version, control, metrics: address, activity, reload_on_hangup } = options;
         let interrupts = Interrupts::listen().map_err(ServiceError::Signals)?;
         let hangups = Hangups::listen(reload_on_hangup).map_err(ServiceError::Signals)?;
         let health = Health::new();
         let (began, more) = (Instant::now(), Box::new(more));
-        let subject = Arc::new(Subject { name, began, endpoint: endpoint.clone(), more });
+        let metrics = Metrics::new(endpoint, &name, &version);
+        let subject = Arc::new(Subject { name, version, began, endpoint: endpoint.clone(), more });
         let (send, commands) = mpsc::channel(4);
         let activity = activity.map(ActivityLog::open).transpose()?;
-        let metrics = Metrics::new(endpoint);
         let metrics_server = match address {
             Some(address) => Some(MetricsServer::bind(address, metrics.clone(), health.clone()).await?),
             None => None,

@@ -12,13 +12,15 @@ use crate::activity::ActivityOptions;
 pub struct ServiceOptions {
     /// The name of the service.
     pub name: String,
+    /// The version of the service, for its status and metrics. Default: empty, and no version is shown.
+    pub version: String,
     /// The path of the control socket, which is created with mode 0600.
     pub control: Option<PathBuf>,
     /// The address on which metrics are served over HTTP. Anyone who can reach it can read them.
     pub metrics: Option<SocketAddr>,
     /// Where activity is logged, and how much of it is kept.
     pub activity: Option<ActivityOptions>,
-    /// Whether SIGHUP means [`Command::Reload`]. Default false: SIGHUP ends the process, as when its terminal closes.
+    /// Whether SIGHUP means [`Command::Reload`](crate::Command::Reload). Default false: SIGHUP ends the process, as when its terminal closes.
     pub reload_on_hangup: bool,
 }
 
@@ -26,6 +28,13 @@ impl ServiceOptions {
     /// Options with a name only.
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), ..Self::default() }
+    }
+
+    /// Sets [`version`](field@ServiceOptions::version), for example to `env!("CARGO_PKG_VERSION")`.
+    #[must_use]
+    pub fn version(mut self, version: impl Into<String>) -> Self {
+        self.version = version.into();
+        self
     }
 
     /// Sets [`control`](field@ServiceOptions::control).

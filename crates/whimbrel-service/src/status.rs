@@ -11,7 +11,7 @@ use whimbrel::{Endpoint, Mocket, PathState, PathStats, PublicKey};
 pub struct StatusReport {
     /// The name of the service.
     pub service: String,
-    /// Its version.
+    /// Its version, or nothing if it does not say.
     pub version: String,
     /// Its process ID.
     pub pid: u32,
@@ -97,10 +97,15 @@ pub struct PathReport {
 }
 
 impl StatusReport {
-    pub(crate) fn new(service: &str, began: Instant, endpoint: &Endpoint, more: serde_json::Value) -> Self {
+    pub(crate) fn new(
+        (service, version): (&str, &str),
+        began: Instant,
+        endpoint: &Endpoint,
+        more: serde_json::Value,
+    ) -> Self {
         Self {
             service: service.to_owned(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
+            version: version.to_owned(),
             pid: std::process::id(),
             uptime_s: began.elapsed().as_secs_f64(),
             public_key: endpoint.public_key(),

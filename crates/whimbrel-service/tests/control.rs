@@ -24,7 +24,7 @@ fn place(name: &str) -> PathBuf {
 
 async fn service(control: &Path, name: &str) -> Service {
     let endpoint = Endpoint::bind(Config::default(), "127.0.0.1:0").await.unwrap();
-    let options = ServiceOptions::new(name).control(control);
+    let options = ServiceOptions::new(name).version("2.3.4").control(control);
     Service::start(options, &endpoint, || serde_json::Value::Null).await.unwrap()
 }
 
@@ -72,6 +72,15 @@ async fn another_user_is_refused_even_if_the_file_lets_them_connect() {
     assert_eq!(answering(&control).await, "test");
     let stopped = tokio::time::timeout(std::time::Duration::from_millis(50), service.next()).await;
     assert!(stopped.is_err(), "{stopped:?}");
+}
+
+#[tokio::test]
+async fn a_service_has_its_own_version() {
+    let control = place("version");
+    let service = service(&control, "test").await;
+    assert_eq!(ask(&control, Request::Status).await.unwrap()["version"], "2.3.4");
+    assert!(service.metrics().text().contains("whimbrel_service_info{name=\"test\",version=\"2.3.4\"} 1"));
+    assert_eq!(ServiceOptions::new("test").version, "", "not that of Whimbrel");
 }
 
 #[tokio::test]

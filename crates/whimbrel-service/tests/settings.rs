@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use whimbrel::{
-    AcceptorConfig, Congestion, CostPolicy, CreditPolicy, ListenConfig, PrimaryRule, Quality, Repeats,
+    AcceptorConfig, Congestion, CostPolicy, CreditPolicy, ListenConfig, Paths, PrimaryRule, Quality, Repeats,
     Scheduling, SessionConfig, StreamOptions, SuspendMode, Threshold, TransportConfig, new_identity,
 };
 use whimbrel_service::parse_config;
@@ -195,6 +195,40 @@ fn settings_of_one_word_come_back() {
 }
 
 #[test]
+fn a_setting_may_be_written_as_a_number() {
+    let repeats = |text: &str| serde_json::from_str::<Repeats>(text).map_err(|error| error.to_string());
+    assert_eq!((repeats("2"), repeats("\"2\"")), (Ok(Repeats::Fixed(2)), Ok(Repeats::Fixed(2))));
+    for wrong in ["256", "-1", "1.5", "true", "null", "[2]", "{\"fixed\": 2}"] {
+        let error = repeats(wrong).unwrap_err();
+        assert!(error.contains("is not a number of repeats: write auto, or 0 to 255"), "{wrong}: {error}");
+    }
+}
+
+#[test]
+fn paths_are_text_or_a_list() {
+    #[derive(serde::Deserialize)]
+    struct Own {
+        paths: Paths,
+    }
+    let read = |text: &str| parse_config::<Own>("x.toml", text).map(|own| own.paths);
+    let list = read("paths = ['10.0.0.7,cost=2', '192.0.2.7']").unwrap();
+    assert_eq!(list, read("paths = '10.0.0.7,cost=2 192.0.2.7'").unwrap());
+    assert_eq!(list.to_string(), "10.0.0.7,cost=2 192.0.2.7");
+    assert_eq!(read("paths = 'single'").unwrap(), Paths::Single);
+    for (text, hint) in [
+        (
+            "paths = ['10.0.0.7', 'eth0']",
+            "x.toml:1:22: `eth0` is not an IP address: write an address of this host",
+        ),
+        ("paths = []", "name an address of this host"),
+        ("paths = 7", "\"auto\", \"single\", or a list of this host's addresses"),
+    ] {
+        let error = read(text).unwrap_err().to_string();
+        assert!(error.contains(hint), "{text}: {error}");
+    }
+}
+
+#[test]
 fn a_mistake_says_what_to_write() {
     let says = |text: &str| parse_config::<TransportConfig>("x.toml", text).unwrap_err().to_string();
     for (text, hint) in [
@@ -204,15 +238,15 @@ fn a_mistake_says_what_to_write() {
         ),
         ("idle_timeout = true", "a duration in quotation marks, for example \"250ms\""),
         ("idle_timeout = 'none'", "is not a duration"),
-        ("reattach = 'never'", "is not a duration"),
+        (
+            "reattach = 'never'",
+            "`never` is not a duration: write a number and a unit, for example 50ms, 1.5s, 250us, 2min, or none",
+        ),
         ("credit_budget = 'much'", "64Ki"),
         ("credit_budget = -1", "64Ki"),
         ("max_udp_payload = '64 KiB'", "x.toml:1:19: `64 KiB` is too large for this setting"),
         ("scheduler = 'fastest'", "primary, aggregate or redundant"),
-        (
-            "[session]\nmax_mesage = 7",
-            "x.toml:2:1: unknown field `max_mesage`, expected one of `max_message`",
-        ),
+        ("[session]\nmax_mesage = 7", "x.toml:2:1: unknown setting `max_mesage`: write `max_message`"),
     ] {
         assert!(says(text).contains(hint), "{text}: {}", says(text));
     }

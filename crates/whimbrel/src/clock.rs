@@ -31,12 +31,12 @@ impl Clock {
     }
 }
 
-/// A clock offset with which tests let time pass without waiting.
 /// Returns the time since the Unix epoch. Zero if the clock is set before it.
 pub(crate) fn time_of_day() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
+/// A clock offset with which tests let time pass without waiting.
 #[cfg(test)]
 pub(crate) mod ahead {
     use std::cell::Cell;

@@ -76,7 +76,7 @@ pub enum ConnectError {
     #[error("the URL names no key: write whimbrel://KEY@host:port, or trust on first use")]
     KeyMissing,
     /// The host name does not resolve to an address.
-    #[error("cannot find the address of {host}: {error}")]
+    #[error("cannot find the address of {host}: {error}; check the name, or write an address")]
     Resolve {
         /// The host name as in the URL.
         host: String,
@@ -130,7 +130,9 @@ pub enum SendError {
     #[error("the mocket is closed: {0}")]
     Closed(CloseReason),
     /// The stream takes no messages: it was not opened for messages, or it has ended.
-    #[error("this stream takes no messages: it was not opened for them, or has ended")]
+    #[error(
+        "this stream takes no messages, as it was not opened for them or has ended: open another, or send on the mocket"
+    )]
     NoStream,
     /// The tag is not below 2^62.
     #[error("the tag is too large: use one below 2^62")]
@@ -148,7 +150,7 @@ pub enum PathError {
     #[error("{0} is no address of this host now: `ip address` lists them")]
     NotLocal(IpAddr),
     /// The system cannot open a socket on this address.
-    #[error("cannot open a socket on {0}: {1}")]
+    #[error("cannot open a socket on {0}: {1}; try again, or name another address")]
     System(IpAddr, io::Error),
     /// The connection can open no path now, or this end may not open one.
     #[error(transparent)]
@@ -200,7 +202,7 @@ pub enum StreamIoError {
     #[error("the peer stopped the stream with code {0}: it reads no more")]
     Stopped(StreamCode),
     /// This end has ended the direction itself ([`io::ErrorKind::BrokenPipe`]).
-    #[error("this end has ended this direction of the stream")]
+    #[error("this end has ended this direction of the stream: open another stream to send more")]
     Ended,
     /// The mocket is closed, and everything received before was read ([`io::ErrorKind::ConnectionAborted`]). With
     /// [`CloseReason::Suspended`], unread data is in the suspended session.

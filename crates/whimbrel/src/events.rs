@@ -25,10 +25,10 @@ pub enum EventsError {
 /// The events of a session, from [`Mocket::subscribe`](crate::Mocket::subscribe). A subscription does not keep the
 /// session open.
 #[derive(Debug)]
-pub struct Events(Arc<Mutex<Queue>>);
+pub struct Events(Arc<Mutex<EventQueue>>);
 
 #[derive(Debug, Default)]
-struct Queue {
+struct EventQueue {
     events: VecDeque<Event>,
     missed: u64,
     is_over: bool,
@@ -70,7 +70,7 @@ impl Events {
     }
 }
 
-impl Queue {
+impl EventQueue {
     fn next(&mut self) -> Option<Result<Event, EventsError>> {
         if self.missed > 0 {
             return Some(Err(EventsError::Missed(std::mem::take(&mut self.missed))));
@@ -96,7 +96,7 @@ impl Queue {
 
 /// The queues of all subscribers.
 #[derive(Debug, Default)]
-pub(crate) struct Subscribers(Vec<Arc<Mutex<Queue>>>);
+pub(crate) struct Subscribers(Vec<Arc<Mutex<EventQueue>>>);
 
 impl Subscribers {
     pub(crate) fn subscribe(&mut self) -> Events {
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn a_subscription_takes_little_memory() {
-        assert!(size_of::<Queue>() + 100 < 2_000, "{}", size_of::<Queue>());
-        assert_eq!(Queue::default().events.capacity(), 0, "room is made for events that come");
+        assert!(size_of::<EventQueue>() + 100 < 2_000, "{}", size_of::<EventQueue>());
+        assert_eq!(EventQueue::default().events.capacity(), 0, "room is made for events that come");
     }
 }

@@ -117,7 +117,55 @@ impl FromStr for Paths {
     }
 }
 
-whimbrel_proto::serde_as_text!(LocalPath, Paths);
+whimbrel_proto::serde_as_text!(LocalPath);
+
+#[cfg(feature = "serde")]
+impl serde::Serialize for Paths {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// Reads the text form, or a list with one [`LocalPath`] each, such as `["10.0.0.7,cost=2", "192.0.2.7"]`.
+#[cfg(feature = "serde")]
+impl<'de> serde::Deserialize<'de> for Paths {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        if deserializer.is_human_readable() {
+            deserializer.deserialize_any(TextOrList)
+        } else {
+            deserializer.deserialize_str(TextOrList)
+        }
+    }
+}
+
+#[cfg(feature = "serde")]
+struct TextOrList;
+
+#[cfg(feature = "serde")]
+impl<'de> serde::de::Visitor<'de> for TextOrList {
+    type Value = Paths;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("\"auto\", \"single\", or a list of this host's addresses, for example [\"192.0.2.7\"]")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Paths, E> {
+        text.parse().map_err(E::custom)
+    }
+
+    fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut list: A) -> Result<Paths, A::Error> {
+        let mut paths = Vec::new();
+        while let Some(path) = list.next_element()? {
+            paths.push(path);
+        }
+        if paths.is_empty() {
+            return Err(serde::de::Error::custom(
+                "the list of paths is empty: name an address of this host, or write \"auto\" or \"single\"",
+            ));
+        }
+        Ok(Paths::Only(paths))
+    }
+}
 
 impl From<IpAddr> for LocalPath {
     fn from(address: IpAddr) -> Self {

@@ -45,10 +45,10 @@ struct Member<K> {
 
 /// Members that may have something to read.
 struct Ready<K> {
-    queue: Mutex<Queue<K>>,
+    queue: Mutex<ReadyQueue<K>>,
 }
 
-struct Queue<K> {
+struct ReadyQueue<K> {
     members: VecDeque<Arc<MemberWaker<K>>>,
     reader: Option<Waker>,
 }
@@ -77,7 +77,7 @@ impl<K: Send + Sync> Wake for MemberWaker<K> {
 impl<K: Ord + Clone + Send + Sync + 'static> MocketSet<K> {
     /// Creates an empty set.
     pub fn new() -> Self {
-        let queue = Mutex::new(Queue { members: VecDeque::new(), reader: None });
+        let queue = Mutex::new(ReadyQueue { members: VecDeque::new(), reader: None });
         Self { members: BTreeMap::new(), ready: Arc::new(Ready { queue }) }
     }
 

@@ -14,7 +14,7 @@ use whimbrel_proto::{ConnectionId, Datagram, Ecn, Routed, Time};
 use crate::agreements::Agreements;
 use crate::endpoint::EndpointShared;
 use crate::mocket::Mocket;
-use crate::serving::{Lane, Serving};
+use crate::serving::{SenderLane, Serving};
 use crate::shared::{Shared, lock};
 
 /// The number of buffers filled by one receive call. Each may hold several coalesced datagrams.
@@ -96,7 +96,7 @@ fn route_batch(
     // call the endpoint with their own lock held.
     let mut proto = None;
     // Datagrams often come in runs for one connection, so its lane is looked up once for a run.
-    let mut last: Option<(ConnectionId, SocketAddr, Lane)> = None;
+    let mut last: Option<(ConnectionId, SocketAddr, SenderLane)> = None;
     let mut received = 0;
     batch.drain(|datagram| {
         received += 1;

@@ -1,8 +1,10 @@
 //! Recordings of connections in the qlog format, one file per connection.
 
+use std::borrow::Cow;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use whimbrel_proto::{ConnectionId, Side};
 
@@ -10,6 +12,9 @@ use crate::clock::time_of_day;
 
 /// The environment variable that names the folder. Recording is off unless it is set.
 const VARIABLE: &str = "WHIMBREL_QLOG_DIR";
+
+/// The reference time in the first record. The protocol core knows no wall clock, so it leaves the time for this module.
+const UNKNOWN_TIME: &str = r#""reference_time":0"#;
 
 /// The length at which a recording ends, bytes, so that a peer cannot fill the disk.
 const MOST_RECORDED: u64 = 1 << 30;
@@ -30,7 +35,8 @@ pub(crate) fn prepare(folder: &Path) -> io::Result<()> {
 
 /// The recording of a connection. Its file is opened with the first record.
 pub(crate) enum Recording {
-    Wanted(PathBuf),
+    /// The file to open, and the time at which the recording began, since 1970.
+    Wanted(PathBuf, Duration),
     Open(File, u64),
     /// Writing failed, or the recording is long enough.
     Ended,
@@ -44,8 +50,9 @@ impl Recording {
             Side::Client => "client",
             Side::Server => "server",
         };
-        let name = format!("{}-{side}-{:016x}.sqlog", time_of_day().as_millis(), id.0);
-        Self::Wanted(folder.join(name))
+        let began = time_of_day();
+        let name = format!("{}-{side}-{:016x}.sqlog", began.as_millis(), id.0);
+        Self::Wanted(folder.join(name), began)
     }
 
     /// Appends records. A write error, such as a full disk, ends the recording but not the connection.
@@ -60,7 +67,9 @@ impl Recording {
     }
 
     fn try_append(&mut self, records: &str) -> io::Result<()> {
-        if let Self::Wanted(path) = self {
+        let mut records = Cow::Borrowed(records);
+        if let Self::Wanted(path, began) = self {
+            records = records.replacen(UNKNOWN_TIME, &reference_time(*began), 1).into();
             let mut options = OpenOptions::new();
             options.append(true).create(true);
             #[cfg(unix)]
@@ -76,7 +85,12 @@ impl Recording {
                 }
                 Ok(())
             }
-            Self::Wanted(_) | Self::Ended => Ok(()),
+            Self::Wanted(..) | Self::Ended => Ok(()),
         }
     }
+}
+
+/// Returns the field with the time to which all times in the recording are relative, in milliseconds since 1970.
+fn reference_time(began: Duration) -> String {
+    format!(r#""reference_time":{:.3}"#, began.as_secs_f64() * 1e3)
 }

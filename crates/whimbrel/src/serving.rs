@@ -59,13 +59,13 @@ pub(crate) struct Serving {
 
 /// The queue for datagrams of one connection from one address. Looked up once for a run of them.
 #[derive(Clone, Copy)]
-pub(crate) struct Lane {
+pub(crate) struct SenderLane {
     handle: Handle,
     from: SocketAddr,
     lane: usize,
 }
 
-impl Lane {
+impl SenderLane {
     pub(crate) fn handle(&self) -> Handle {
         self.handle
     }
@@ -78,12 +78,12 @@ impl Serving {
     }
 
     /// Returns the lane for datagrams of a connection from an address. Valid until something is served.
-    pub(crate) fn lane(&mut self, handle: Handle, from: SocketAddr) -> Lane {
-        Lane { handle, from, lane: self.turns.lane_for(handle, from) }
+    pub(crate) fn lane(&mut self, handle: Handle, from: SocketAddr) -> SenderLane {
+        SenderLane { handle, from, lane: self.turns.lane_for(handle, from) }
     }
 
     /// Adds a datagram to a lane.
-    pub(crate) fn push(&mut self, lane: Lane, size: usize, routed: Routed) {
+    pub(crate) fn push(&mut self, lane: SenderLane, size: usize, routed: Routed) {
         self.turns.push(lane.lane, lane.from, size, routed);
     }
 

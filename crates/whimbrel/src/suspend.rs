@@ -36,7 +36,9 @@ pub enum ResumeError {
     #[error(transparent)]
     Refused(#[from] whimbrel_proto::ResumeError),
     /// None of the local addresses in `Config::paths` leads to the peer.
-    #[error("none of the paths' addresses leads to {0}")]
+    #[error(
+        "none of the addresses in `paths` leads to {0}: name one of its family that this host has, or leave it to Auto"
+    )]
     NoPath(SocketAddr),
     /// No connection was made, or the peer does not continue the session: [`CloseReason::AlreadyResumed`],
     /// [`CloseReason::ResumeExpired`], [`CloseReason::UnknownSession`]. After [`CloseReason::HandshakeTimedOut`], the

@@ -25,16 +25,22 @@ pub struct SuspendedMocket(pub(crate) Suspended);
 pub enum SealError {
     /// The bytes are not sealed, were sealed by another version, or were sealed the other way (by passphrase or by
     /// key).
-    #[error("these bytes are no sealed session of this version")]
+    #[error(
+        "these bytes are no sealed session of this version: pass what `seal` returned, with the version that sealed it"
+    )]
     NotSealed,
     /// The passphrase or key is wrong, or the bytes were changed.
-    #[error("the sealed session does not open: the passphrase or key is another, or the bytes were changed")]
+    #[error(
+        "the sealed session does not open: give the passphrase or key it was sealed with, and bytes that were not changed"
+    )]
     DoesNotOpen,
     /// The sealed content is no session.
     #[error(transparent)]
     State(#[from] SnapshotError),
     /// There is not enough memory to derive the key from the passphrase.
-    #[error("the passphrase cannot be turned into a key here: 64 MiB of memory are needed")]
+    #[error(
+        "the passphrase cannot be turned into a key here: 64 MiB of memory are needed, so free some, or seal with a key"
+    )]
     Derivation,
 }
 

@@ -39,7 +39,7 @@ const DROPPED_AT_ONCE: usize = 64;
 pub(crate) struct Turns<T> {
     lanes: Vec<Lane<T>>,
     spare: Vec<usize>,
-    peers: BTreeMap<Handle, Peer>,
+    connections: BTreeMap<Handle, ConnectionLanes>,
     fresh: VecDeque<usize>,
     backlog: VecDeque<usize>,
     /// Time spent on fresh lanes since a lane with a backlog was last served.
@@ -71,7 +71,7 @@ struct Lane<T> {
 }
 
 /// The lanes of a connection.
-struct Peer {
+struct ConnectionLanes {
     home: SocketAddr,
     /// Whether the last datagrams from `home` were genuine.
     proven: bool,
@@ -79,7 +79,7 @@ struct Peer {
     elsewhere: Option<usize>,
 }
 
-impl Peer {
+impl ConnectionLanes {
     fn new(home: SocketAddr) -> Self {
         Self { home, proven: false, at_home: None, elsewhere: None }
     }
@@ -94,7 +94,7 @@ impl<T> Default for Turns<T> {
         Self {
             lanes: Vec::new(),
             spare: Vec::new(),
-            peers: BTreeMap::new(),
+            connections: BTreeMap::new(),
             fresh: VecDeque::new(),
             backlog: VecDeque::new(),
             fresh_time: Duration::ZERO,
@@ -114,12 +114,12 @@ impl<T> Turns<T> {
 
     /// Returns the lane for datagrams of a connection from an address. Valid until the next turn ends.
     pub(crate) fn lane_for(&mut self, handle: Handle, from: SocketAddr) -> usize {
-        let peer = self.peers.entry(handle).or_insert_with(|| Peer::new(from));
-        let known = *peer.place(from);
+        let connection = self.connections.entry(handle).or_insert_with(|| ConnectionLanes::new(from));
+        let known = *connection.place(from);
         known.unwrap_or_else(|| {
             let lane = self.begin(handle);
-            if let Some(peer) = self.peers.get_mut(&handle) {
-                *peer.place(from) = Some(lane);
+            if let Some(connection) = self.connections.get_mut(&handle) {
+                *connection.place(from) = Some(lane);
             }
             lane
         })
@@ -212,11 +212,11 @@ impl<T> Turns<T> {
 
     /// Records whether any of the datagrams from an address in this turn was genuine.
     pub(crate) fn judge(&mut self, turn: Turn, from: SocketAddr, genuine: bool) {
-        let Some(peer) = self.peers.get_mut(&turn.handle) else { return };
-        if peer.home == from {
-            peer.proven = genuine;
-        } else if genuine && !peer.proven {
-            (peer.home, peer.proven) = (from, true);
+        let Some(connection) = self.connections.get_mut(&turn.handle) else { return };
+        if connection.home == from {
+            connection.proven = genuine;
+        } else if genuine && !connection.proven {
+            (connection.home, connection.proven) = (from, true);
             self.sort_again(turn.handle);
         }
     }
@@ -275,9 +275,9 @@ impl<T> Turns<T> {
 
     /// Moves waiting datagrams between the lanes of a peer whose proven address has changed.
     fn sort_again(&mut self, handle: Handle) {
-        let Some(peer) = self.peers.get(&handle) else { return };
+        let Some(connection) = self.connections.get(&handle) else { return };
         let mut all = Vec::new();
-        for lane in [peer.at_home, peer.elsewhere].into_iter().flatten() {
+        for lane in [connection.at_home, connection.elsewhere].into_iter().flatten() {
             while let Some(entry) = self.lanes[lane].queue.pop_front() {
                 self.on_left(lane, entry.1);
                 all.push(entry);
@@ -291,11 +291,11 @@ impl<T> Turns<T> {
 
     fn release(&mut self, lane: usize) {
         let handle = self.lanes[lane].handle;
-        if let Some(peer) = self.peers.get_mut(&handle) {
-            peer.at_home.take_if(|own| *own == lane);
-            peer.elsewhere.take_if(|own| *own == lane);
-            if peer.at_home.is_none() && peer.elsewhere.is_none() {
-                self.peers.remove(&handle);
+        if let Some(connection) = self.connections.get_mut(&handle) {
+            connection.at_home.take_if(|own| *own == lane);
+            connection.elsewhere.take_if(|own| *own == lane);
+            if connection.at_home.is_none() && connection.elsewhere.is_none() {
+                self.connections.remove(&handle);
             }
         }
         self.lanes[lane].queue.shrink_to(SPARE_PLACES);

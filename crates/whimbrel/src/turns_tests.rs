@@ -201,7 +201,7 @@ fn order_is_kept_and_memory_is_bounded_whatever_arrives() {
             taken += items.len() as u64;
         }
         assert_eq!(taken + turns.take_dropped(), pushed);
-        assert!(turns.is_empty() && turns.held == 0 && turns.busy == 0 && turns.peers.is_empty());
+        assert!(turns.is_empty() && turns.held == 0 && turns.busy == 0 && turns.connections.is_empty());
         assert!(turns.lanes.len() <= SPARE_LANES);
         assert!(turns.lanes.iter().all(|lane| lane.held == 0 && lane.queue.capacity() <= 2 * SPARE_PLACES));
     }

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::io::BufReader;
 use std::path::Path;
+use std::time::SystemTime;
 
 use qlog::events::EventData;
 use qlog::events::quic::QuicFrame;
@@ -36,6 +37,10 @@ async fn talk(near: Config, far: Config) -> u64 {
     near.close(0, "done").await;
     far.closed().await;
     packets
+}
+
+fn since_1970_ms() -> f64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs_f64() * 1e3
 }
 
 fn read(path: &Path) -> (QlogSeqReader, BTreeMap<String, u64>, u64) {
@@ -73,6 +78,7 @@ fn read(path: &Path) -> (QlogSeqReader, BTreeMap<String, u64>, u64) {
 async fn a_recording_is_read_by_an_implementation_of_qlog() {
     let folder = std::env::temp_dir().join(format!("whimbrel-qlog-{}", std::process::id()));
     let config = || Config::default().qlog_dir(Some(folder.clone()));
+    let before = since_1970_ms();
     let packets = talk(config(), config()).await;
     let files: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert_eq!(files.len(), 2, "one for each end: {files:?}");
@@ -89,6 +95,11 @@ async fn a_recording_is_read_by_an_implementation_of_qlog() {
         );
         assert!(count("whimbrel:handshake_updated") > 0 && count("whimbrel:path_updated") > 0, "{counts:?}");
         assert!(count("PacketSent") > 10 && count("PacketReceived") > 10, "{counts:?}");
+        let began = reader.qlog.trace.common_fields.as_ref().unwrap().reference_time.unwrap();
+        assert!(
+            (before - 1.0..since_1970_ms()).contains(&began),
+            "{began} is not the wall-clock time of its beginning"
+        );
         let side = format!("{:?}", reader.qlog.trace.vantage_point.ty).to_lowercase();
         assert!(name.contains(&side), "{name} says it is the {side}'s");
         if side == "client" {

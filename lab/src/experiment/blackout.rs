@@ -64,11 +64,13 @@ impl Experiment for Blackout {
         About {
             title: "Blackouts",
             source: "the goals of the transport's own issue: silent no longer than the outage plus one round trip plus 250 ms",
-            measured: "4 Mbit/s, 50 ms round trip; 5 s after the first packet both directions carry nothing for 1, 5 or 10 s. Bulk: the \
-                       longest time in which the reader read nothing, less the outage. Updates: the time from the link's return to \
-                       the first update that arrives, and whether that one was the newest there was (1) or not (0); how many arrived \
-                       of those sent; the greatest latency. The limit is half a round trip; of the greatest latency, the outage \
-                       beside it where all are wanted. All peers are tried with 5 s; elsewhere the few that say most.",
+            measured: "The link carries 4 Mbit/s with a round trip of 50 ms. 5 s after the first packet, both \
+                       directions carry nothing for 1, 5 or 10 s. Bulk: the figure is the longest time in which the \
+                       reader read nothing, less the outage. Updates: the first figure is the time from the link's \
+                       return to the first update that arrives. The others are whether that update was the newest \
+                       there was (1) or not (0), how many of those sent arrived, and the greatest latency. The limit \
+                       is half a round trip. Where all updates are wanted, the limit of the greatest latency also has \
+                       the outage. All peers are tried with 5 s, and elsewhere the few that say most.",
             why: "A sender cannot know that the link is back: it has to probe. TCP and QUIC double the time between two probes, so the silence lasts \
                   until the next one is due. Bulk over TCP with BBR was silent for longer than a doubled timer sleeps, because it resumes slowly. \
                   Whimbrel's interval stops doubling at 170 ms, or at one round trip where that is longer. Without replacement, the first message to \
@@ -118,9 +120,10 @@ impl Experiment for Blackout {
 
     fn falls_short(&self) -> Option<&'static str> {
         Some(
-            "Of updates of which the newest is wanted, QUIC's first one came sooner after the link's return than ours: \
-             it sends each update when it is due, ten a second, where ours asks every 170 ms with a probe that carries the newest. The \
-             goal, a round trip and 250 ms, is kept. Probes as often as there are updates have not been tried.",
+            "With updates of which the newest is wanted, QUIC's first one came sooner after the link's return than \
+             ours. QUIC sends each update when it is due, ten a second. Ours asks every 170 ms with a probe that \
+             carries the newest. The goal, a round trip and 250 ms, is kept. Probes as often as there are updates have \
+             not been tried.",
         )
     }
 

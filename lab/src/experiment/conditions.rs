@@ -73,11 +73,12 @@ impl Experiment for Conditions {
         About {
             title: "Networks of today, and tactical ones, by their names",
             source: "the project's own: the named conditions, each with the source of its figures below",
-            measured: "From the mobile side to the other, over links that differ by direction. Bulk: payload that the receiver has read \
-                       within 20 s of the connect call, set-up included; the limit is what the link's own model carries in that time \
-                       if it is never idle, after TCP's headers. Messages: each wanted as soon as it is there, in any order where the peer \
-                       has that, for 20 s; latency is from the send call to the arrival; lost is what had not come 15 s after the \
-                       last was sent; the limit is the one-way delay.",
+            measured: "Data goes from the mobile side to the other, over links that differ by direction. Bulk: the \
+                       figure is the payload that the receiver has read within 20 s of the connect call, set-up \
+                       included. Its limit is what the link's own model carries in that time if it is never idle, \
+                       after TCP's headers. Messages: for 20 s, each is wanted as soon as it is there, in any order \
+                       where the peer has that. Latency is from the send call to the arrival. A message is lost if it \
+                       had not come 15 s after the last was sent. The limit is the one-way delay.",
             why: "Bulk depends on what a sender takes for congestion: loss, a falling rate, or delay that varies. Where queues are deep and the rate \
                   is low, a sender that fills the queue delays everyone else. Messages in one order wait for each lost one. An outage delays all \
                   messages that were sent during it.",
@@ -125,13 +126,14 @@ impl Experiment for Conditions {
 
     fn falls_short(&self) -> Option<&'static str> {
         Some(
-            "In the crowded hall ours and CUBIC carry least in bulk. The link falls to an eighth of its rate every second and delay swings by 15 ms \
-             on a round trip of 30. A fall is followed at once, where BBR remembers the highest rate of ten round trips and has what is too much \
-             dropped at the queue. By itself, in simulation, jitter costs ours 9 % (38 % before `gauge` told it from a queue) and the changing rate, \
-             with the former rate tried again when the queue has drained, 9 %; together they cost more, since for two seconds after a deep queue \
-             nothing is taken for jitter. Without that rule 1.80 Mbit/s arrive in simulation, not 1.59, and 4.9 % are dropped at the queue, which \
-             is more than the 2 % that ours allows itself. What was tried is in \
-             docs/decisions/tried-jitter.md and docs/decisions/tried-falling-rates.md.",
+            "In the crowded hall, ours and CUBIC carry least in bulk. The link falls to an eighth of its rate every \
+             second, and delay swings by 15 ms on a round trip of 30. Ours follows a fall at once. BBR remembers the \
+             highest rate of ten round trips, and what is too much is dropped at the queue. In simulation, jitter by \
+             itself costs ours 9 %; it was 38 % before `gauge` told it from a queue. The changing rate by itself costs \
+             9 %, with the former rate tried again when the queue has drained. Together they cost more, since for two \
+             seconds after a deep queue nothing is taken for jitter. Without that rule, 1.80 Mbit/s arrive in \
+             simulation instead of 1.59. But then 4.9 % are dropped at the queue, more than the 2 % that ours allows \
+             itself. docs/decisions/tried-jitter.md and docs/decisions/tried-falling-rates.md say what was tried.",
         )
     }
 

@@ -67,12 +67,15 @@ impl Experiment for CrossCheck {
         About {
             title: "The laboratory's links beside another emulator's, set alike",
             source: "the project's own: a model that is wrong would be wrong in every experiment alike",
-            measured: "The same probes as in `self`, over one of our links and over one of rattan's with the same rate, queue, delay and \
-                       loss both ways, one trial after the other with nothing beside. `Link` is ours: a TUN device in each host; rattan's \
-                       is a veth pair at each host and AF_PACKET. What is compared is medians. How far they may lie apart was set before any was \
-                       seen: rates 3 %, and 5 % where TCP's recovery over 20 ms is a part of it; round trips 0.5 ms and 1 %, for the ways \
-                       through the hosts; losses four standard deviations of the difference between two trials' dice; the way through a full \
-                       queue as a round trip, and one packet, since rattan's limit is whole packets. How late rattan's packets were nobody notes.",
+            measured: "The same probes as in `self` go over one of our links and over one of rattan's, with the same \
+                       rate, queue, delay and loss both ways. The trials run one after the other, with nothing beside \
+                       them. `Link` is ours: a TUN device in each host. Rattan's is a veth pair at each host and \
+                       AF_PACKET. The medians are compared. How far they may lie apart was set before any was seen. \
+                       Rates may differ by 3 %, or by 5 % where TCP's recovery over 20 ms is a part of the rate. Round \
+                       trips may differ by 0.5 ms and 1 %, for the ways through the hosts. Losses may differ by four \
+                       standard deviations of the difference between two trials' dice. The way through a full queue \
+                       may differ as a round trip may, and by one packet, since rattan's limit is whole packets. \
+                       Nobody records how late rattan's packets were.",
             why: "Both emulators count IP bytes, drop at the tail, and decide the loss of each packet at random. They differ in the way a packet takes \
                   through the machine. A round trip over rattan takes 0.1 to 0.2 ms more. Two cores, which also run both ends of TCP, do not carry a gigabit \
                   over rattan: it reaches 0.85 of it, our emulator 0.98. Both reach less while the machine has other work.",

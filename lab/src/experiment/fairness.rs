@@ -53,9 +53,10 @@ impl Experiment for Fairness {
             title: "Sharing a link",
             source: "the goals of the transport's own issue: at least 30 % each beside one TCP CUBIC; Jain's index of at least 0.95 \
                      among four of ours. Jain, Chiu, Hawe 1984 for the index",
-            measured: "Bulk flows that begin together on a link of 10 Mbit/s and 40 ms with a queue of one bandwidth-delay product \
-                       (40 ms), for 60 s. Goodput is payload read in that time; a share is of all payload read. `in all` is beside \
-                       what the link can carry of TCP. No loss but at the queue.",
+            measured: "Bulk flows begin together on a link of 10 Mbit/s and 40 ms with a queue of one bandwidth-delay \
+                       product (40 ms), and run for 60 s. Goodput is the payload read in that time, and a share is of \
+                       all payload read. `in all` compares the sum with what the link can carry of TCP. Packets are \
+                       lost at the queue only.",
             why: "CUBIC fills the queue until it overflows. BBR limits itself to its estimate of the bandwidth, and keeps up to one more \
                   bandwidth-delay product in the queue. In a queue of one such product, BBR is known to take more than half beside CUBIC. \
                   Whimbrel keeps a queue of its own, and lets it grow where others keep theirs long.",
@@ -92,12 +93,14 @@ impl Experiment for Fairness {
 
     fn falls_short(&self) -> Option<&'static str> {
         Some(
-            "Beside CUBIC the goal of 30 % for it is met by the median of some runs and missed by some trials. The cause: drops of one or two in \
-             a hundred are no congestion to ours, and CUBIC cuts its window at each. What let ours take 70 % was that in company it wanted up \
-             to a whole base round trip of queue, all that such a queue holds; now that ends at 85 % of one and at 90 % of the longest queue of \
-             late, and the rate is held to 3 % above arrivals. The kernel's CUBIC still gets some ten points less than the simulated one, \
-             paced or not; why is not known. Tried in the simulation and not taken, as our least share fell below 30 %: 50 to 80 % of a \
-             base round trip, 80 % of the longest queue, loss heeded from 0.5 % on (docs/decisions/tried-beside-cubic.md).",
+            "Beside CUBIC, the goal of 30 % for it is met by the median of some runs and missed by some trials. Ours \
+             does not take drops of one or two in a hundred for congestion, and CUBIC cuts its window at each. Ours \
+             used to take 70 %, because in company it wanted up to a whole base round trip of queue, all that such a \
+             queue holds. Now that ends at 85 % of a base round trip and at 90 % of the longest queue of late. The \
+             rate is held to 3 % above arrivals. The kernel's CUBIC still gets some ten points less than the simulated \
+             one, paced or not; why is not known. Three further changes were tried in simulation and not taken, as our \
+             least share fell below 30 %. They were 50 to 80 % of a base round trip, 80 % of the longest queue, and \
+             heeding loss from 0.5 % on (docs/decisions/tried-beside-cubic.md).",
         )
     }
 

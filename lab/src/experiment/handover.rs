@@ -113,12 +113,16 @@ impl Experiment for Handover {
             title: "A hundred handovers",
             source: "the goals for several paths: make before break without a gap above a round trip, break before make with one of \
                      detection and a round trip, a hundred in a row, nothing lost and nothing twice",
-            measured: "250 messages of 1,000 bytes a second, all wanted, from a caller with two interfaces of 10 Mbit/s, 20 and 40 ms of \
-                       round trip, of which one is up. Each second the other comes up, and 0.3 s later the first goes down (make \
-                       before break), or the first goes down and 0.3 s later the other comes up, or as in make before break, while the old link \
-                       loses half its packets; 20 times the one interface gets another address instead. A gap is the longest time without an \
-                       arrival; of break before make 300 ms of it are the break, and what the commands took that make it: without its break is \
-                       what the silence was beyond both. Lost is what had not come 10 s after the last was sent.",
+            measured: "A caller sends 250 messages of 1,000 bytes a second, all wanted. It has two interfaces of 10 \
+                       Mbit/s, with round trips of 20 and 40 ms, of which one is up. It changes between them once a \
+                       second, in four ways: 100 times in each of the first two, and 20 times in the others. In make \
+                       before break, the other interface comes up, and 0.3 s later the first goes down. In break \
+                       before make, the first goes down, and 0.3 s later the other comes up. The third way is make \
+                       before break while the old link loses half its packets. In the fourth, the one interface gets \
+                       another address instead. A gap is the longest time without an arrival. For break before make, \
+                       300 ms of it are the break, and some more is what the commands took that make it. `without its \
+                       break` is the silence beyond both. A message is lost if it had not come 10 s after the last was \
+                       sent.",
             why: "When an interface goes away, its routes go too, and the host is told. A sender that listens for this knows at once. Any other sender \
                   waits until its acknowledgements are overdue. What was in flight on the old link is lost, and is sent again on the new one. A \
                   transport that is bound to its first address ends there.",
@@ -172,10 +176,11 @@ impl Experiment for Handover {
 
     fn falls_short(&self) -> Option<&'static str> {
         Some(
-            "Where ours was silent for 0.7 s beyond the break (revision 2856f40 and before) the link's address was there before its route, on a \
-             machine busy enough for that to take long: three pieces of news had used up three challenges without a way, and the next \
-             came 400 ms later. Since then an address that has answered before is asked anew with each news. Ours alone, all links late on \
-             a machine that was compiling: 87 ms (76 to 112) beyond the break.",
+            "In revision 2856f40 and before, ours was silent for 0.7 s beyond the break. The link's address was there \
+             before its route, on a machine busy enough for that to take long. Three pieces of news had used up three \
+             challenges without a way, and the next came 400 ms later. Since then, an address that has answered before \
+             is asked anew with each news. Alone on a machine that was compiling, with all links late, ours took 87 ms \
+             (76 to 112) beyond the break.",
         )
     }
 

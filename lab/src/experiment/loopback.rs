@@ -24,18 +24,18 @@ const LOADS: [(&str, &str, &[&str]); 5] = [
 const WARM_UP: f64 = 0.3;
 
 #[derive(Deserialize)]
-struct Report {
-    rows: Vec<Row>,
+struct BenchReport {
+    rows: Vec<BenchRow>,
 }
 
 #[derive(Deserialize)]
-struct Row {
-    figures: Vec<Figures>,
+struct BenchRow {
+    figures: Vec<BenchFigures>,
     failures: Vec<String>,
 }
 
 #[derive(Deserialize)]
-struct Figures {
+struct BenchFigures {
     bits_per_s: f64,
     messages_per_s: f64,
     lost: f64,
@@ -51,11 +51,13 @@ impl Experiment for Loopback {
         About {
             title: "Loopback",
             source: "the goals of the transport's own issue",
-            measured: "The loads of `cargo xtask bench peers`, one trial at a time with nothing beside: two processes, each pinned to \
-                       a core, 1 s after a warm-up of 0.3 s; figures of the receiver. UDP payloads are 1,452 bytes; quinn and noq \
-                       with their default settings; TCP with TCP_NODELAY; bare UDP with GSO and GRO: the floor, what the same sockets do with nothing \
-                       above them, to be read as the limit of who sends as large pieces. UDP and TCP encrypt nothing. \
-                       Processor time is that of both sides over all that was carried, warm-up included.",
+            measured: "The loads of `cargo xtask bench peers` run one trial at a time, with nothing beside. Two \
+                       processes, each pinned to a core, run for 1 s after a warm-up of 0.3 s, and the figures are the \
+                       receiver's. UDP payloads are 1,452 bytes. quinn and noq have their default settings, and TCP \
+                       has TCP_NODELAY. Bare UDP with GSO and GRO is the floor: it shows what the same sockets do with \
+                       nothing above them. Read it as the limit of a peer that sends pieces as large. UDP and TCP \
+                       encrypt nothing. Processor time is that of both sides over all that was carried, warm-up \
+                       included.",
             why: "There is no link here, so a figure shows the cost in processor time, and next to nothing about networks. Calls into the kernel are \
                   expensive. Bulk therefore depends on how many segments one call carries, and small messages on the work for each before \
                   they are put together.",
@@ -82,7 +84,7 @@ impl Experiment for Loopback {
                 format!("--json --trials 1 --time {seconds} --peers {} --workloads {load}", case.peer);
             let arguments: Vec<String> = arguments.split(' ').map(str::to_owned).collect();
             let before = workspace::cpu_of_children()?;
-            let report: Report = serde_json::from_str(&workspace::run("peers", &arguments).await?)?;
+            let report: BenchReport = serde_json::from_str(&workspace::run("peers", &arguments).await?)?;
             let cpu = workspace::cpu_of_children()? - before;
             let row = report.rows.first().ok_or_else(|| anyhow::anyhow!("no row for this peer and load"))?;
             let Some(figures) = row.figures.first() else {
@@ -105,9 +107,10 @@ impl Experiment for Loopback {
 
     fn falls_short(&self) -> Option<&'static str> {
         Some(
-            "TCP carries more in bulk: it seals nothing, and the kernel takes segments of 64 KiB through the loopback interface whole, where UDP \
-             makes datagrams of 1,452 bytes of them, each of which is sealed, recorded and acknowledged. What was tried to come to twice \
-             quinn's rate is in docs/decisions/tried-loopback-bulk.md.",
+            "TCP carries more in bulk, as it seals nothing. The kernel also takes TCP's segments of 64 KiB through \
+             the loopback interface whole. UDP makes datagrams of 1,452 bytes of them, each of which is sealed, \
+             recorded and acknowledged. docs/decisions/tried-loopback-bulk.md says what was tried to reach twice \
+             quinn's rate.",
         )
     }
 

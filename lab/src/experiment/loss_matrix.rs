@@ -78,13 +78,14 @@ impl Experiment for LossMatrix {
             title: "Bulk and files under random loss",
             source: "ACM NetProxy (2012), section V: 4 Mbit/s at a reliability of 95, 90 and 85 %; beside it a faster, \
                      longer link; the goals of the transport's own issue",
-            measured: "Bulk: payload that the receiver has read within 20 s of the connect call, set-up included. 2 MB: seconds \
-                       from the connect call to the last byte read, cold. Loss is drawn for each packet after the bottleneck, \
-                       independently, in both directions; the queue before it holds 100 ms. Queueing delay and drops are of the \
-                       link's queue from caller to server. The limit of bulk is the goals' own, rate x (1 - loss) x 1,437 / \
-                       1,500, our packet's payload: TCP's is 1,448, so that it may stand at 1.01. That of 2 MB is a round trip of \
-                       set-up, half of one to the receiver, and the bytes at that rate. All peers are tried at 4 Mbit/s with 5 %; \
-                       elsewhere whimbrel, tcp-cubic, tcp-bbr and quinn-bbr.",
+            measured: "Bulk: the figure is the payload that the receiver has read within 20 s of the connect call, \
+                       set-up included. 2 MB: the figure is the seconds from the connect call to the last byte read, \
+                       cold. Loss is drawn for each packet after the bottleneck, independently, in both directions. \
+                       The queue before it holds 100 ms. Queueing delay and drops are those of the link's queue from \
+                       caller to server. The limit of bulk is the goals' own, rate x (1 - loss) x 1,437 / 1,500, our \
+                       packet's payload. TCP's is 1,448, so it may stand at 1.01. The limit of 2 MB is a round trip of \
+                       set-up, half of one to the receiver, and the bytes at that rate. All peers are tried at 4 \
+                       Mbit/s with 5 %. Elsewhere whimbrel, tcp-cubic, tcp-bbr and quinn-bbr are.",
             why: "A controller that takes each loss for congestion (CUBIC) keeps a window of about 1.2 / sqrt(loss) packets or little more, \
                   whatever the link could carry. Those that estimate the rate (BBR and Whimbrel) do not. Yet an ordered stream still waits until each \
                   gap is filled, and retransmissions are lost as often as other packets. A sender that floods the link can also reach a goodput near the \
@@ -131,9 +132,9 @@ impl Experiment for LossMatrix {
 
     fn falls_short(&self) -> Option<&'static str> {
         Some(
-            "Without loss TCP is 1 % ahead: its head leaves 1,448 of 1,500 bytes to payload; UDP, our own head and the seal leave 1,437. \
-             At 10 % loss and more what is missing of the limit is the set-up, which is in the figure, and the last round trip: what was lost in it \
-             has not come again yet.",
+            "Without loss, TCP is 1 % ahead. Its head leaves 1,448 of 1,500 bytes to payload; UDP, our own head and \
+             the seal leave 1,437. At 10 % loss and more, two things are missing from the limit. One is the set-up, \
+             which is in the figure. The other is the last round trip: what was lost in it has not come again yet.",
         )
     }
 

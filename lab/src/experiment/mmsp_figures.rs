@@ -55,11 +55,12 @@ impl Experiment for MmspFigures {
         About {
             title: "MMSP, Figures 4.1 and 4.2: a primary link that damages what it carries",
             source: "MMSP (2008), section 4.2, Figures 4.1 and 4.2",
-            measured: "Bulk for 2 s: payload read within that time of the connect call. On the first link so many \
-                       percent of the packets from caller to server are damaged, and so never arrive; TCP has that link alone, the \
-                       others a second, sound one beside: wireless in Figure 4.1, wired in Figure 4.2. The paper damaged whole parts of \
-                       100 MB in its program, up to 80 %, and had a second wireless link, which carried nothing. The limit is what both \
-                       links leave after damage and TCP's headers.",
+            measured: "Bulk: the figure is the payload read within 2 s of the connect call. On the first link, the \
+                       given share of the packets from caller to server is damaged, and so never arrives. TCP has that \
+                       link alone. The others have a second, sound one beside it: wireless in Figure 4.1, wired in \
+                       Figure 4.2. The paper damaged whole parts of 100 MB in its program, up to 80 %. It also had a \
+                       second wireless link, which carried nothing. The limit is what both links leave after damage \
+                       and TCP's headers.",
             why: "BBR does not take each loss for congestion, and with one damaged packet in ten it uses most of what is left. At four in ten, \
                   TCP's retransmissions are damaged so often that it waits for its timer, which doubles each time. With a sound link beside the damaged \
                   one, retransmissions can take the sound link, and so can data. In Figure 4.2 the sound link is ten times as fast.",
@@ -97,12 +98,13 @@ impl Experiment for MmspFigures {
 
     fn falls_short(&self) -> Option<&'static str> {
         Some(
-            "At 80 % many trials read nothing at all, whoever the peer, also with the sound link beside: a connection is set up over the first \
-             link alone, for only then do the two sides tell each other of a second one. Two packets in a row from the caller have to \
-             survive it, which one pair in 25 does, and each try waits longer than the one before: 2 s are over first. Of the trials \
-             of 2 s that had read nothing, two with the same dice and 6 s read their first bytes after 3.0 and 3.5 s, and then at most of \
-             the sound link's rate; MPTCP's read nothing in 6 s either. Setting up over several links at once has \
-             not been tried.",
+            "At 80 %, many trials read nothing at all, whoever the peer, even with the sound link beside. A \
+             connection is set up over the first link alone, since only then do the two sides tell each other of a \
+             second one. Two packets in a row from the caller have to survive it, which one pair in 25 does. Each try \
+             waits longer than the one before, so 2 s are over first. Two trials that had read nothing in 2 s were \
+             repeated with the same dice and 6 s. They read their first bytes after 3.0 and 3.5 s, and then at most at \
+             the sound link's rate. MPTCP's read nothing in 6 s either. Setting up over several links at once has not \
+             been tried.",
         )
     }
 

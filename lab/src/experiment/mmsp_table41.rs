@@ -80,11 +80,13 @@ impl Experiment for MmspTable41 {
         About {
             title: "MMSP, Table 4.1: a connection while its links go and come",
             source: "MMSP (2008), section 4.1, Table 4.1",
-            measured: "One wired link and two wireless ones, with the rates that the paper's TCP found and with today's, 500 and 100 Mbit/s; 100 messages of 500 bytes a second, all wanted, go through all six states of \
-                       the paper in its order, 3 s each. Interfaces of the caller are taken down and brought up. Connected is the share of \
-                       messages sent in that state that arrived in the end; the gap is the longest time without an arrival in that state. \
-                       In the last, after 5 s without any link, all come back: the paper's connection had ended by then, its timer being \
-                       5 s. TCP has the wired link alone.",
+            measured: "There are one wired link and two wireless ones, first with the rates that the paper's TCP \
+                       found and then with today's, 500 and 100 Mbit/s. 100 messages of 500 bytes a second, all \
+                       wanted, go through all six states of the paper in its order, 3 s each. Interfaces of the caller \
+                       are taken down and brought up. Connected is the share of the messages sent in that state that \
+                       arrived in the end. The gap is the longest time without an arrival in that state. In the last \
+                       state, all links come back after 5 s without any. The paper's connection had ended by then, as \
+                       its timer was 5 s. TCP has the wired link alone.",
             why: "A connection with several paths lives as long as one of them works or comes back in time. A connection with a single path \
                   stands still while its link is down, and sends again when its timer fires.",
         }
@@ -130,7 +132,7 @@ impl Experiment for MmspTable41 {
     }
 
     fn falls_short(&self) -> Option<&'static str> {
-        Some("On one link TCP's head is shorter: 1,448 of 1,500 bytes are payload, ours 1,437.")
+        Some("On one link, TCP's head is shorter: 1,448 of 1,500 bytes are payload, and of ours 1,437.")
     }
 
     fn columns(&self) -> Vec<Column> {

@@ -81,10 +81,10 @@ impl Experiment for MmspTable42 {
         About {
             title: "MMSP, Table 4.2: throughput over one link and over several",
             source: "MMSP (2008), section 4.2, Table 4.2",
-            measured: "Bulk for 2 s, those above 300 Mbit/s one at a time: payload read within that time of the connect call. Wired and wireless links \
-                       have the rates that the paper's TCP found, and then 500 and 100 Mbit/s. The paper's MMSP used further paths for what \
-                       it sent again only. The limit is the sum of the links after TCP's headers, 1,448 \
-                       of 1,500; a packet of ours carries 1,437.",
+            measured: "Bulk: the figure is the payload read within 2 s of the connect call. Trials above 300 Mbit/s \
+                       run one at a time. Wired and wireless links have the rates that the paper's TCP found, and then \
+                       500 and 100 Mbit/s. The paper's MMSP used further paths only for what it sent again. The limit \
+                       is the sum of the links after TCP's headers, 1,448 of 1,500. A packet of ours carries 1,437.",
             why: "Over several links, rates add up if each path is filled independently of the others. Two links of the same kind are the easy case. \
                   Beside a link ten times as fast, a wireless link adds a tenth, and one packet that comes too late can cost as much. At 500 Mbit/s, the \
                   processor is the limit for every peer: it handles single packets in the devices of both hosts and in the link.",
@@ -128,8 +128,9 @@ impl Experiment for MmspTable42 {
 
     fn falls_short(&self) -> Option<&'static str> {
         Some(
-            "On one link TCP's head is shorter: 1,448 of 1,500 bytes are payload, ours 1,437. At several hundred Mbit/s both cores are busy \
-             with the links themselves, whose lateness is marked; the spread there is the machine's.",
+            "On one link, TCP's head is shorter: 1,448 of 1,500 bytes are payload, and of ours 1,437. At several \
+             hundred Mbit/s, both cores are busy with the links themselves, whose lateness is marked. The spread there \
+             is the machine's.",
         )
     }
 

@@ -28,10 +28,11 @@ impl Experiment for MocketsTable1 {
         About {
             title: "Mockets, Table 1: 2 MB over 802.11b",
             source: "Mockets: a novel message-oriented communications middleware for the wireless Internet (2006), section 6, Table 1",
-            measured: "2,000,000 bytes in order, from the connect call to the last byte read, set-up included. The paper transferred \
-                       over real 802.11b cards on an unused channel; it does not give their rate, so the link here is a model, and \
-                       the paper's figures stand beside for the ratio of its two rows, not for their size. Its spread is the \
-                       standard deviation, here given by the median alone. The limit is a round trip of set-up, half of one to the \
+            measured: "The figure is the time for 2,000,000 bytes in order, from the connect call to the last byte \
+                       read, set-up included. The paper transferred over real 802.11b cards on an unused channel and \
+                       does not give their rate. The link here is therefore a model, and the paper's figures stand \
+                       beside for the ratio of its two rows, not for their size. The paper's spread is the standard \
+                       deviation; here only its median stands. The limit is a round trip of set-up, half of one to the \
                        receiver, and the bytes at the rate that TCP's headers leave, 1,448 of 1,500.",
             why: "An unused channel loses next to nothing, so only a quick start can win much. A peer takes longer than the limit by the time that its \
                   window needs to fill the link.",
@@ -56,12 +57,13 @@ impl Experiment for MocketsTable1 {
 
     fn falls_short(&self) -> Option<&'static str> {
         Some(
-            "Some 13 ms of what ours takes longer than TCP are headers: TCP's packet carries 1,448 bytes, ours 1,437. The rest, on a busy \
-             machine, was late wake-ups: ours keeps 3 ms of queue and TCP 98, so that ours idles when its sender wakes late. With \
-             real-time priority for all (`chrt -r 1`, 7 trials, 2 at a time) ours took 1,746 ms beside 1,730. Since then the pacer makes up for \
-             5 ms of lateness, and the least round trip of 10 ms, not of 1, stands for the queue: better on the virtual clock, yet short \
-             of 0.97 of the link between busy hosts. Tried and not taken: 10 ms made up for, a longer window, twice the jitter \
-             granted, the least round trip of 20 ms (docs/decisions/tried-busy-hosts.md).",
+            "Headers are some 13 ms of what ours takes longer than TCP: TCP's packet carries 1,448 bytes, ours 1,437. \
+             The rest, on a busy machine, was late wake-ups. Ours keeps 3 ms of queue and TCP 98, so ours idles when \
+             its sender wakes late. With real-time priority for all (`chrt -r 1`, 7 trials, 2 at a time), ours took \
+             1,746 ms beside 1,730. Since then, the pacer makes up for 5 ms of lateness. The least round trip of 10 \
+             ms, not of 1, stands for the queue. That is better on the virtual clock, yet short of 0.97 of the link \
+             between busy hosts. Four changes were tried and not taken (docs/decisions/tried-busy-hosts.md). They were \
+             10 ms made up for, a longer window, twice the jitter granted, and the least round trip of 20 ms.",
         )
     }
 

@@ -40,11 +40,13 @@ impl Experiment for MocketsTable2 {
         About {
             title: "Mockets, Table 2: updates through disconnections",
             source: "Mockets: a novel message-oriented communications middleware for the wireless Internet (2006), section 6, Table 2",
-            measured: "Updates of 100 bytes, of which the receiver wants the newest, for 60 s. The link carries nothing for \
-                       exponentially distributed times of 1 s in the mean, 20 s of the mean apart, both directions alike; every peer \
-                       meets the same outages in the same trial. Latency is from the send call to the arrival, over the updates that \
-                       arrived. Age of information is how old the newest known update is at any moment, from the first arrival to \
-                       the last. Its limit is that without any outage: half the interval, and the way. Peers that cannot replace send all, in order.",
+            measured: "Updates of 100 bytes, of which the receiver wants the newest, are sent for 60 s. The link \
+                       carries nothing, in both directions alike, for exponentially distributed times. They last 1 s \
+                       in the mean and are 20 s apart in the mean. Every peer meets the same outages in the same \
+                       trial. Latency is from the send call to the arrival, over the updates that arrived. Age of \
+                       information is how old the newest known update is at any moment, from the first arrival to the \
+                       last. Its limit is that without any outage: half the interval, and the way. Peers that cannot \
+                       replace send all, in order.",
             why: "While the link is down, updates grow old. A reliable ordered transport delivers all of them afterwards, the oldest first. It also waits \
                   for its retransmission timer, which has backed off meanwhile. Replacing keeps only the newest update, so old ones do not count in the \
                   mean. The age of information is the fairer figure, since leaving updates out does not improve it. The paper's maximum for TCP, 6 s, is a \
@@ -85,9 +87,9 @@ impl Experiment for MocketsTable2 {
 
     fn falls_short(&self) -> Option<&'static str> {
         Some(
-            "Ours is not told from the best of the others: the outages, which differ from trial to trial, make more of the age than any \
-             transport. After an outage ours asks every 170 ms, where QUIC sends each update when it is due; at 10 a second that shows \
-             in the greatest latency (see blackout).",
+            "Ours cannot be told from the best of the others. The outages, which differ from trial to trial, make \
+             more of the age than any transport does. After an outage, ours asks every 170 ms, and QUIC sends each \
+             update when it is due. At 10 updates a second, that shows in the greatest latency (see blackout).",
         )
     }
 

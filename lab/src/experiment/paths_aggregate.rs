@@ -45,11 +45,12 @@ impl Experiment for PathsAggregate {
             title: "Two links at once",
             source: "the goals for several paths: 97.5 % of what two links leave after headers, 97 % at 5 % of loss, and never less \
                      than the better link alone",
-            measured: "Bulk over two links of their own interfaces at both hosts; payload that the receiver has read within 15 s of \
-                       the connect call, set-up included. Rates are of each link, times of its round trip; each queue holds 100 ms; \
-                       loss is drawn for each packet, on both links, in both directions. The limit is what both links leave after \
-                       loss and TCP's headers, 1,448 of 1,500; a packet of ours carries 1,437. TCP has the first link alone: what the better link gives. Queueing delay and drops are \
-                       of the first link.",
+            measured: "Bulk goes over two links, each with its own interface at both hosts. The figure is the payload \
+                       that the receiver has read within 15 s of the connect call, set-up included. Rates are of each \
+                       link, and times are of its round trip. Each queue holds 100 ms. Loss is drawn for each packet, \
+                       on both links, in both directions. The limit is what both links leave after loss and TCP's \
+                       headers, 1,448 of 1,500. A packet of ours carries 1,437. TCP has the first link alone, so it \
+                       shows what the better link gives. Queueing delay and drops are of the first link.",
             why: "A receiver with a single order must hold what the faster link delivered until the slower one has caught up. Without that order, \
                   each message can be read when it arrives. Data that is put on the slow link too early arrives later than the fast link would have \
                   delivered it. Under loss, each path depends on its congestion controller, as on a single link. SCTP uses its other paths for \

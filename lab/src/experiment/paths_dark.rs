@@ -71,11 +71,13 @@ impl Experiment for PathsDark {
             title: "Links that go dark",
             source: "the goals for several paths: with one of two dark no gap above 150 ms, both in use within 1 s of its return; with \
                      both dark something arrives within one round trip and 250 ms of the return",
-            measured: "Bulk over 10 Mbit/s of 20 ms round trip and 5 Mbit/s of 60 ms, queues of 100 ms. 5 s after the first packet on it a \
-                       link carries nothing, in both directions, but says nothing of it either. One link: the longest time without a byte \
-                       read, from then until 4 s after its return, in steps of 10 ms; and when after the return that link carries half \
-                       its rate again over 0.2 s. Both: from the first link's return to the first byte read. TCP has the first link \
-                       alone. The limit is half a round trip.",
+            measured: "Bulk goes over 10 Mbit/s with a round trip of 20 ms and 5 Mbit/s with one of 60 ms, each with \
+                       a queue of 100 ms. A link carries nothing in either direction from 5 s after the first packet \
+                       on it, and gives no sign of that. One link: the first figure is the longest time without a byte \
+                       read, from then until 4 s after the link's return, in steps of 10 ms. The second is when after \
+                       its return that link carries half its rate again over 0.2 s. Both links: the figure is the time \
+                       from the first link's return to the first byte read. TCP has the first link alone. The limit is \
+                       half a round trip.",
             why: "When a link fails, the data in flight on it is not known to be lost until its acknowledgement is overdue. It can then be sent on the \
                   other link at once, or wait for a timer. A receiver with a single order has nothing to read until that gap is filled. Only an answer \
                   to a probe tells a sender that a link is back, so the interval between probes decides.",

@@ -99,13 +99,14 @@ impl Experiment for PathsMessages {
                      times the bytes; with a path of 60 ms of round trip beside, a 99th percentile of 45 ms at 2.2 times the bytes, of 70 \
                      ms at 1.1 times; the same on every path at 10 % of loss: a 98th percentile within 1.2 times the lossless one, the \
                      99.9th within one way and 1.5 round trips, 80 ms",
-            measured: "100 messages a second for 60 s, so that five trials are 30,000; 10 Mbit/s and 40 ms of round trip, the longer path \
-                       60 ms; loss on every link, in both directions. In time is the share of all that were sent that arrived \
-                       within 60 ms of the send call; latency is one way, on one clock, of those that arrived. Bytes are IP bytes on all \
-                       links from caller to server over payload bytes: what goes once without loss, the first row, is what others \
-                       are times of. The rows of whimbrel differ by a setting each: `-once` repeats nothing, `-deadline` may spend \
-                       as much as it likes on messages that would come too late, `-urgent` sends at a priority that takes two paths, \
-                       `-redundant` sends everything on each.",
+            measured: "The caller sends 100 messages a second for 60 s, so five trials are 30,000 messages. Each link \
+                       has 10 Mbit/s and loss in both directions. The round trip is 40 ms, and 60 ms on the longer \
+                       path. `in time` is the share of all messages sent that arrived within 60 ms of the send call. \
+                       Latency is one way, on one clock, of those that arrived. Bytes are IP bytes on all links from \
+                       caller to server over payload bytes. The first row, what goes once without loss, is the unit of \
+                       the other rows. The rows of whimbrel differ by a setting each. `-once` repeats nothing. \
+                       `-deadline` may spend as much as it likes on messages that would come too late. `-urgent` sends \
+                       at a priority that takes two paths. `-redundant` sends everything on each path.",
             why: "A lost message is detected when later ones have been acknowledged, which takes a round trip. Its retransmission arrives one and a \
                   half round trips after it was first sent. To be in time before that, a message must be sent twice from the beginning: with the next \
                   packet, or on another path, whose losses are independent.",
@@ -148,10 +149,11 @@ impl Experiment for PathsMessages {
 
     fn falls_short(&self) -> Option<&'static str> {
         Some(
-            "Without copies the 99th percentile is that of a message lost once. It is missed when the next one arrives, 10 ms later, which is \
-             told; sent again, it comes one and a half round trips after that: 70.3 ms, and a little more for the quarter of a round trip that \
-             reordering is granted, so that 70 is not reached (71.2 on the virtual clock, at 1.06 times the bytes). An eighth, as RFC 9002 \
-             grants, gave 70.3 and is not taken yet: shares beside CUBIC were another with it.",
+            "Without copies, the 99th percentile is that of a message lost once. It is missed when the next one \
+             arrives, 10 ms later, and the sender is told. Sent again, it comes one and a half round trips after that, \
+             at 70.3 ms. The quarter of a round trip that is granted to reordering adds a little. So 70 is not reached \
+             (71.2 on the virtual clock, at 1.06 times the bytes). An eighth, as RFC 9002 grants, gave 70.3. It is not \
+             taken yet, because shares beside CUBIC were different with it.",
         )
     }
 

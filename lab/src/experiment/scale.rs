@@ -58,13 +58,15 @@ impl Experiment for Scale {
             title: "Many connections",
             source: "the goals of the transport's own issue: at most 10 KB a connection and under 1 % of a core for 10,000 idle ones; \
                      4,000 handshakes a second; 70 % of the goodput beside a flood",
-            measured: "The loads of the benches workspace's `scale`, one at a time with nothing beside: the server is one process, \
-                       one thread, pinned to a core; all others share another. Memory is resident memory, at the end; processor time \
-                       is the server's, from /proc. Idle: 10,000 connections for 25 s, in which each keeps itself alive once. \
-                       Memory: 4,000 connections that do nothing, of quinn and noq with their defaults, of bare TCP, the floor, without \
-                       encryption; that of the process over that with one connection, and that of the kernel's objects (slabs), of which \
-                       each end is taken to have half. Handshakes: 10,000 (3,000 in a quick run), 64 under way. The flood runs for 3 s \
-                       beside bulk over 100 Mbit/s, 20 ms; the share is of the goodput without it.",
+            measured: "The loads of the benches workspace's `scale` run one at a time, with nothing beside. The \
+                       server is one process with one thread, pinned to a core, and all others share another. Memory \
+                       is resident memory, at the end. Processor time is the server's, from /proc. Idle: 10,000 \
+                       connections stand for 25 s, in which each keeps itself alive once. Memory: 4,000 connections do \
+                       nothing. quinn and noq have their defaults, and bare TCP without encryption is the floor. One \
+                       figure is the memory of the process over that with one connection. The other is that of the \
+                       kernel's objects (slabs), of which each end is taken to have half. Handshakes: 10,000 are made \
+                       (3,000 in a quick run), 64 of them under way. The flood runs for 3 s beside bulk over 100 \
+                       Mbit/s, 20 ms, and the share is of the goodput without it.",
             why: "A handshake costs public-key operations. An idle connection costs its buffers, and two datagrams every 25 s. SYNs beyond a rate limit are \
                   dropped before they cause costly work. Connections of Whimbrel, and of QUIC, share a socket, and their memory is in the process. \
                   A TCP connection is a socket of its own, and its memory is in the kernel.",

@@ -63,10 +63,13 @@ impl Experiment for SelfTest {
         About {
             title: "The laboratory's links: what they do beside what they were told",
             source: "the project's own: no figure of the laboratory is better than its links",
-            measured: "UDP packets from one host to the other, stamped by one clock on both sides; rates count IP bytes between the \
-                       first and the last arrival, those of 100 Mbit/s and more by TCP after a second. Found should be set, give or take allowed: rates 1 %, delays 1 ms and 1 %, \
-                       losses four standard deviations of as many dice. A trial whose figure lies further off has failed, and its row is OUT. Late is how long after its moment the 99th of a hundred \
-                       packets left the link. Another emulator stands beside these links in `cross-check`.",
+            measured: "UDP packets go from one host to the other, and one clock stamps them on both sides. A rate \
+                       counts the IP bytes between the first and the last arrival. Rates of 100 Mbit/s and more are \
+                       measured by TCP, after its first second. What is found should be what was set, within what is \
+                       allowed. That is 1 % for rates, 1 ms and 1 % for delays, and four standard deviations of as \
+                       many dice for losses. A trial whose figure lies further off has failed, and its row is OUT. \
+                       `late` is how long after its moment the 99th of a hundred packets left the link. `cross-check` \
+                       compares these links with another emulator.",
             why: "The link's thread has priority over all others, and its timers are exact. But each packet costs it two system calls, and the second one \
                   takes the packet through the receiving host's network stack. This limits the highest rate. A one-way delay is longer than \
                   configured, by the time in both hosts' network stacks.",

@@ -37,12 +37,14 @@ impl Experiment for Suspend {
         About {
             title: "A session leaves its process and its address",
             source: "Mockets (2006), section 5.1, endpoint migration; the goals for several paths: nothing lost, nothing twice",
-            measured: "300 messages of 1,000 bytes a second, reliable and in order. After 3 s the caller suspends its session into \
-                       bytes and is killed; another process gets them, resumes from the host's other address, over the other link, \
-                       and sends 3 s more. First delivery is from the resume call to the first message read after it. The gap is the \
-                       longest time without one from the suspend call on: it holds suspending, the start of a process, and resuming. \
-                       Lost, twice and disorder are over all messages. The limit of a first delivery is a round trip of set-up and half \
-                       of one to the receiver. No other peer has anything to compare.",
+            measured: "The caller sends 300 messages of 1,000 bytes a second, reliable and in order. After 3 s it \
+                       suspends its session into bytes and is killed. Another process gets them, resumes from the \
+                       host's other address, over the other link, and sends 3 s more. `first delivery` is the time \
+                       from the resume call to the first message read after it. The gap is the longest time without a \
+                       message read from the suspend call on. It holds suspending, the start of a process, and \
+                       resuming. `lost`, `twice` and `disorder` are over all messages. The limit of a first delivery \
+                       is a round trip of set-up and half of one to the receiver. No other peer has anything to \
+                       compare.",
             why: "Suspending takes a round trip, in which the peer says how long it will wait. Resuming is a handshake of two round trips: the client \
                   must prove that the session is its own, so it sends nothing early. The first message can arrive half a round trip later. Messages \
                   without an acknowledgement are part of the suspended state and are sent again. The peer recognises those that had arrived by their \
@@ -82,8 +84,9 @@ impl Experiment for Suspend {
 
     fn falls_short(&self) -> Option<&'static str> {
         Some(
-            "The limit counts one round trip of set-up; a resumed session's handshake is two, since with the proof that the session is this \
-             caller's nothing is sent early: 125 of the 135 ms that were found.",
+            "The limit counts one round trip of set-up, but a resumed session's handshake takes two. Nothing is sent \
+             early before the proof that the session is this caller's. That accounts for 125 of the 135 ms that were \
+             found.",
         )
     }
 

@@ -2,8 +2,8 @@
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use super::record::Record;
 use super::source::Source;
+use super::tally::Tally;
 use crate::job::{Job, Sent};
 
 /// Bytes of a write call for bulk data.
@@ -41,15 +41,12 @@ async fn bulk(bytes: u64, stream: &mut (impl AsyncWrite + Unpin), sent: &mut Sen
 }
 
 /// Reads until the job is done. It is an error if the sender finishes before that.
-pub(super) async fn receive(
-    stream: &mut (impl AsyncRead + Unpin),
-    record: &mut Record,
-) -> anyhow::Result<()> {
+pub(super) async fn receive(stream: &mut (impl AsyncRead + Unpin), tally: &mut Tally) -> anyhow::Result<()> {
     let mut buffer = vec![0; 256 << 10];
-    while !record.is_done() {
+    while !tally.is_done() {
         let length = stream.read(&mut buffer).await?;
         anyhow::ensure!(length > 0, "the sender finished before the job was done");
-        record.read(&buffer[..length]);
+        tally.read(&buffer[..length]);
     }
     Ok(())
 }

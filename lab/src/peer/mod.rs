@@ -7,10 +7,10 @@ mod hex;
 mod leaving;
 mod mptcp;
 mod quic;
-mod record;
 mod sctp;
 mod side;
 mod source;
+mod tally;
 mod tcp;
 mod tls;
 mod udp;
@@ -32,7 +32,7 @@ use crate::job::{Figures, Job, Sent};
 pub(crate) use leaving::{Arrive, Leave, Left};
 
 /// The work of one side until it is done. Closing its standard input ends it early.
-pub(crate) type Side<'a, T> = Pin<Box<dyn Future<Output = anyhow::Result<T>> + 'a>>;
+pub(crate) type Work<'a, T> = Pin<Box<dyn Future<Output = anyhow::Result<T>> + 'a>>;
 
 /// A transport under measurement. `serve` receives and `call` sends.
 pub(crate) trait Peer: Sync {
@@ -55,11 +55,11 @@ pub(crate) trait Peer: Sync {
 
     /// Listens at `at` and takes one caller. It calls [`side::ready`] with one word that has all the other side needs
     /// to connect.
-    fn serve<'a>(&'a self, job: &'a Job, at: &'a [IpAddr]) -> Side<'a, Figures>;
+    fn serve<'a>(&'a self, job: &'a Job, at: &'a [IpAddr]) -> Work<'a, Figures>;
 
     /// Calls [`side::started`] and connects to `to`, the word that `serve` was ready with. `from` holds this host's
     /// addresses, the main one first.
-    fn call<'a>(&'a self, job: &'a Job, from: &'a [IpAddr], to: &'a str) -> Side<'a, Sent>;
+    fn call<'a>(&'a self, job: &'a Job, from: &'a [IpAddr], to: &'a str) -> Work<'a, Sent>;
 }
 
 /// All peers, in the order of tables.

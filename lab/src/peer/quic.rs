@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use tokio::task::{JoinError, JoinSet};
 
-use super::record::Record;
 use super::side::{ready, receive, send, started};
 use super::source::Source;
-use super::{IDLE, Peer, Side, WINDOW, anywhere, byte_stream, certificate, version};
+use super::tally::Tally;
+use super::{IDLE, Peer, WINDOW, Work, anywhere, byte_stream, certificate, version};
 use crate::job::{Figures, Job, Sent, Want};
 
 /// Streams that may be open at a time, enough that no message waits for another's end.
@@ -57,11 +57,11 @@ macro_rules! quic {
                 true
             }
 
-            fn serve<'a>(&'a self, job: &'a Job, at: &'a [IpAddr]) -> Side<'a, Figures> {
+            fn serve<'a>(&'a self, job: &'a Job, at: &'a [IpAddr]) -> Work<'a, Figures> {
                 Box::pin($module::serve((self.congestion.1)(), job, at))
             }
 
-            fn call<'a>(&'a self, job: &'a Job, from: &'a [IpAddr], to: &'a str) -> Side<'a, Sent> {
+            fn call<'a>(&'a self, job: &'a Job, from: &'a [IpAddr], to: &'a str) -> Work<'a, Sent> {
                 Box::pin($module::call((self.congestion.1)(), job, from, to))
             }
         }
@@ -98,13 +98,13 @@ macro_rules! quic {
                 config.transport_config(transport(congestion, at.len())?);
                 let endpoint = Endpoint::server(config, SocketAddr::new(at[0], 0))?;
                 ready(&certificate::word(endpoint.local_addr()?, &certificate))?;
-                receive(job, async |record| {
+                receive(job, async |tally| {
                     let connection = endpoint.accept().await.context("the endpoint has closed")?.await?;
                     match *job {
                         Job::Messages { size, want, .. } if want != Want::Ordered => {
-                            messages(&connection, size, record).await?;
+                            messages(&connection, size, tally).await?;
                         }
-                        _ => byte_stream::receive(&mut connection.accept_uni().await?, record).await?,
+                        _ => byte_stream::receive(&mut connection.accept_uni().await?, tally).await?,
                     }
                     connection.close(0u32.into(), b"done");
                     tokio::time::timeout(FAREWELL, endpoint.wait_idle()).await.ok();
@@ -142,9 +142,9 @@ macro_rules! quic {
             }
 
             /// Reads a message from each stream, until all have arrived or the caller has closed.
-            async fn messages(connection: &Connection, size: usize, record: &mut Record) -> anyhow::Result<()> {
+            async fn messages(connection: &Connection, size: usize, tally: &mut Tally) -> anyhow::Result<()> {
                 let mut reading = JoinSet::new();
-                while !record.is_done() {
+                while !tally.is_done() {
                     tokio::select! {
                         stream = connection.accept_uni() => {
                             let mut stream = match stream {
@@ -155,20 +155,20 @@ macro_rules! quic {
                             reading.spawn(async move { stream.read_to_end(size).await });
                         }
                         Some(read) = reading.join_next() => {
-                            note(read, record);
+                            note(read, tally);
                         }
                     }
                 }
                 while let Some(read) = reading.join_next().await {
-                    note(read, record);
+                    note(read, tally);
                 }
                 Ok(())
             }
 
-            fn note(read: Result<Result<Vec<u8>, ReadToEndError>, JoinError>, record: &mut Record) {
+            fn note(read: Result<Result<Vec<u8>, ReadToEndError>, JoinError>, tally: &mut Tally) {
                 // A stream that was reset holds no message.
                 if let Ok(Ok(message)) = read {
-                    record.message(&message);
+                    tally.message(&message);
                 }
             }
 

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, ensure};
 
-use super::{Peer, Side, version};
+use super::{Peer, Work, version};
 use crate::job::{Figures, Job, Sent, Want};
 
 const SOURCE: &str = include_str!("../../peers/sctp.c");
@@ -44,11 +44,11 @@ impl Peer for Sctp {
         !matches!(job, Job::Messages { size, .. } if *size > LONGEST)
     }
 
-    fn serve<'a>(&'a self, job: &'a Job, at: &'a [IpAddr]) -> Side<'a, Figures> {
+    fn serve<'a>(&'a self, job: &'a Job, at: &'a [IpAddr]) -> Work<'a, Figures> {
         Box::pin(async move { Err(become_side("serve", job, at, None)) })
     }
 
-    fn call<'a>(&'a self, job: &'a Job, from: &'a [IpAddr], to: &'a str) -> Side<'a, Sent> {
+    fn call<'a>(&'a self, job: &'a Job, from: &'a [IpAddr], to: &'a str) -> Work<'a, Sent> {
         Box::pin(async move { Err(become_side("call", job, from, Some(to))) })
     }
 }

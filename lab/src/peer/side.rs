@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Context;
 use tokio::sync::watch;
 
-use super::record::Record;
+use super::tally::Tally;
 use crate::clock;
 use crate::job::{Figures, Job, Sent};
 
@@ -77,11 +77,11 @@ pub(super) fn run<T: serde::Serialize>(
 /// Receives until the job is done or this side is told to end.
 pub(super) async fn receive(
     job: &Job,
-    body: impl AsyncFnOnce(&mut Record) -> anyhow::Result<()>,
+    body: impl AsyncFnOnce(&mut Tally) -> anyhow::Result<()>,
 ) -> anyhow::Result<Figures> {
-    let mut record = Record::new(job);
-    until_told(body(&mut record)).await?;
-    let mut figures = record.into_figures();
+    let mut tally = Tally::new(job);
+    until_told(body(&mut tally)).await?;
+    let mut figures = tally.into_figures();
     figures.cpu = cpu();
     Ok(figures)
 }

@@ -7,7 +7,7 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use super::side::{ready, receive, send, started};
-use super::{Peer, Side, anywhere, byte_stream, mptcp};
+use super::{Peer, Work, anywhere, byte_stream, mptcp};
 use crate::job::{Figures, Job, Sent};
 
 /// Unsent bytes that the kernel may hold for a stream of messages. The rest waits in the program, where it counts as
@@ -48,7 +48,7 @@ impl Peer for Tcp {
         true
     }
 
-    fn serve<'a>(&'a self, job: &'a Job, at: &'a [IpAddr]) -> Side<'a, Figures> {
+    fn serve<'a>(&'a self, job: &'a Job, at: &'a [IpAddr]) -> Work<'a, Figures> {
         Box::pin(async move {
             let mut bound = at[0];
             if self.multipath {
@@ -57,15 +57,15 @@ impl Peer for Tcp {
             }
             let listener = listen(self.protocol(), self.congestion, bound)?;
             ready(&SocketAddr::new(at[0], listener.local_addr()?.port()).to_string())?;
-            receive(job, async |record| {
+            receive(job, async |tally| {
                 let (mut stream, _) = listener.accept().await?;
-                byte_stream::receive(&mut stream, record).await
+                byte_stream::receive(&mut stream, tally).await
             })
             .await
         })
     }
 
-    fn call<'a>(&'a self, job: &'a Job, from: &'a [IpAddr], to: &'a str) -> Side<'a, Sent> {
+    fn call<'a>(&'a self, job: &'a Job, from: &'a [IpAddr], to: &'a str) -> Work<'a, Sent> {
         Box::pin(send(async move |sent| {
             if self.multipath {
                 mptcp::use_several(from, "subflow fullmesh").await?;

@@ -9,7 +9,7 @@ use socket2::Protocol;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use super::side::{ready, receive, send};
-use super::{Peer, Side, byte_stream, certificate, tcp, version};
+use super::{Peer, Work, byte_stream, certificate, tcp, version};
 use crate::job::{Figures, Job, Sent};
 
 /// TLS over TCP with one of the kernel's congestion controllers.
@@ -42,7 +42,7 @@ impl Peer for Tls {
         true
     }
 
-    fn serve<'a>(&'a self, job: &'a Job, at: &'a [IpAddr]) -> Side<'a, Figures> {
+    fn serve<'a>(&'a self, job: &'a Job, at: &'a [IpAddr]) -> Work<'a, Figures> {
         Box::pin(async move {
             let (key, certificate) = certificate::new()?;
             let config = ServerConfig::builder_with_protocol_versions(&[&TLS13]).with_no_client_auth();
@@ -50,15 +50,15 @@ impl Peer for Tls {
             let acceptor = TlsAcceptor::from(Arc::new(config));
             let listener = tcp::listen(Protocol::TCP, self.congestion, at[0])?;
             ready(&certificate::word(listener.local_addr()?, &certificate))?;
-            receive(job, async |record| {
+            receive(job, async |tally| {
                 let mut stream = acceptor.accept(listener.accept().await?.0).await?;
-                byte_stream::receive(&mut stream, record).await
+                byte_stream::receive(&mut stream, tally).await
             })
             .await
         })
     }
 
-    fn call<'a>(&'a self, job: &'a Job, from: &'a [IpAddr], to: &'a str) -> Side<'a, Sent> {
+    fn call<'a>(&'a self, job: &'a Job, from: &'a [IpAddr], to: &'a str) -> Work<'a, Sent> {
         Box::pin(send(async move |sent| {
             let (to, roots) = certificate::split(to)?;
             let config =

@@ -7,10 +7,10 @@ use socket2::SockRef;
 use tokio::net::UdpSocket;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::record::Record;
 use super::side::{ready, receive, send, started};
 use super::source::Source;
-use super::{Peer, Side};
+use super::tally::Tally;
+use super::{Peer, Work};
 use crate::job::{Figures, HEADER, Job, Sent};
 
 /// Variable that sets the rate of bulk data, Mbit/s of payload.
@@ -56,17 +56,17 @@ impl Peer for Udp {
         }
     }
 
-    fn serve<'a>(&'a self, job: &'a Job, at: &'a [IpAddr]) -> Side<'a, Figures> {
+    fn serve<'a>(&'a self, job: &'a Job, at: &'a [IpAddr]) -> Work<'a, Figures> {
         Box::pin(async move {
             let socket = UdpSocket::bind(SocketAddr::new(at[0], 0)).await?;
             // Without privilege, the system refuses more than its limit and keeps the default.
             SockRef::from(&socket).set_recv_buffer_size(BUFFER).ok();
             ready(&socket.local_addr()?.to_string())?;
-            receive(job, async |record| take(&socket, record).await).await
+            receive(job, async |tally| take(&socket, tally).await).await
         })
     }
 
-    fn call<'a>(&'a self, job: &'a Job, from: &'a [IpAddr], to: &'a str) -> Side<'a, Sent> {
+    fn call<'a>(&'a self, job: &'a Job, from: &'a [IpAddr], to: &'a str) -> Work<'a, Sent> {
         Box::pin(send(async move |sent| {
             let socket = UdpSocket::bind(SocketAddr::new(from[0], 0)).await?;
             started()?;
@@ -101,9 +101,9 @@ fn source(job: &Job) -> Source {
     }
 }
 
-async fn take(socket: &UdpSocket, record: &mut Record) -> anyhow::Result<()> {
+async fn take(socket: &UdpSocket, tally: &mut Tally) -> anyhow::Result<()> {
     let (mut buffer, mut ending) = (vec![0; 1 << 16], None);
-    while !record.is_done() {
+    while !tally.is_done() {
         let next = socket.recv_from(&mut buffer);
         let received = match ending {
             Some(end) => timeout_at(end, next).await,
@@ -112,7 +112,7 @@ async fn take(socket: &UdpSocket, record: &mut Record) -> anyhow::Result<()> {
         let Ok(received) = received else { return Ok(()) };
         let (length, from) = received?;
         if length >= HEADER {
-            record.message(&buffer[..length]);
+            tally.message(&buffer[..length]);
         } else {
             ending.get_or_insert(Instant::now() + SETTLE);
             socket.send_to(END, from).await?;

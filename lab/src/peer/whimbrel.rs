@@ -10,10 +10,10 @@ use whimbrel::{
     TransportConfig, new_identity,
 };
 
-use super::record::Record;
 use super::side::{ready, receive, send, started};
 use super::source::Source;
-use super::{IDLE, Peer, Side, WINDOW, anywhere, version};
+use super::tally::Tally;
+use super::{IDLE, Peer, WINDOW, Work, anywhere, version};
 use crate::job::{Figures, Job, Sent, Want};
 
 /// Bytes of a message of bulk data.
@@ -116,15 +116,15 @@ impl Peer for Whimbrel {
         self.copies.is_some()
     }
 
-    fn serve<'a>(&'a self, job: &'a Job, at: &'a [IpAddr]) -> Side<'a, Figures> {
+    fn serve<'a>(&'a self, job: &'a Job, at: &'a [IpAddr]) -> Work<'a, Figures> {
         Box::pin(async move {
             let config = Config::listen_as(new_identity()).transport(self.transport());
             let endpoint = Endpoint::bind(config, &SocketAddr::new(anywhere(at), 0).to_string()).await?;
             let address = SocketAddr::new(at[0], endpoint.local_addr()?.port());
             ready(&format!("whimbrel://{}@{address}", endpoint.public_key()))?;
-            receive(job, async |record| {
+            receive(job, async |tally| {
                 let mocket = endpoint.accept().await.context("the endpoint has closed")?;
-                messages(&mocket, record).await?;
+                messages(&mocket, tally).await?;
                 mocket.begin_close(0, "done");
                 tokio::time::timeout(FAREWELL, endpoint.wait_idle()).await.ok();
                 Ok(())
@@ -133,7 +133,7 @@ impl Peer for Whimbrel {
         })
     }
 
-    fn call<'a>(&'a self, job: &'a Job, from: &'a [IpAddr], to: &'a str) -> Side<'a, Sent> {
+    fn call<'a>(&'a self, job: &'a Job, from: &'a [IpAddr], to: &'a str) -> Work<'a, Sent> {
         Box::pin(send(async move |sent| {
             let config = Config::default().transport(self.transport());
             let endpoint = Endpoint::bind(config, &SocketAddr::new(anywhere(from), 0).to_string()).await?;
@@ -220,9 +220,9 @@ async fn send_bytes(sender: &Sender, bytes: u64, sent: &mut Sent) -> anyhow::Res
     Ok(())
 }
 
-async fn messages(mocket: &Mocket, record: &mut Record) -> anyhow::Result<()> {
+async fn messages(mocket: &Mocket, tally: &mut Tally) -> anyhow::Result<()> {
     let mut messages = Vec::with_capacity(MANY);
-    while !record.is_done() {
+    while !tally.is_done() {
         messages.clear();
         match mocket.recv_many(&mut messages, MANY).await {
             Ok(_) => {}
@@ -231,7 +231,7 @@ async fn messages(mocket: &Mocket, record: &mut Record) -> anyhow::Result<()> {
             Err(error) => return Err(error.into()),
         }
         for message in &messages {
-            record.message(&message.payload);
+            tally.message(&message.payload);
         }
     }
     Ok(())

@@ -64,7 +64,7 @@ fn front(kept: &[Kept]) -> anyhow::Result<String> {
     writeln!(
         page,
         "A cell is the median of the trials, its spread (least to most), and, where physics sets a limit, the median over that \
-         limit. **Strong** is what no peer beats and at least one is beaten by. {RULE}\n"
+         limit. **Strong** marks what no peer beats and what beats at least one. {RULE}\n"
     )?;
     writeln!(
         page,
@@ -100,17 +100,19 @@ fn accuracy(kept: &[Kept], folder: &str) -> String {
 fn cross_check(kept: &[Kept]) -> String {
     let record = kept.iter().find(|(experiment, _)| experiment.name() == CROSS_CHECK);
     let Some((experiment, Some(record))) = record else {
-        return format!("No other emulator has been set beside them: `cargo xtask lab run {CROSS_CHECK}`.");
+        return format!(
+            "They have not been compared with another emulator: run `cargo xtask lab run {CROSS_CHECK}`."
+        );
     };
     let all = agreement::all(*experiment, record);
     if all.is_empty() {
         return format!(
-            "No other emulator was there to be set beside them ([{CROSS_CHECK}](results/{CROSS_CHECK}.md))."
+            "No other emulator was there to compare them with ([{CROSS_CHECK}](results/{CROSS_CHECK}.md))."
         );
     }
     let apart: Vec<_> = all.iter().filter(|(_, one)| !one.holds()).map(|(condition, _)| *condition).collect();
     let agree = format!(
-        "In {} of {} settings another emulator's agree with them ([{CROSS_CHECK}](results/{CROSS_CHECK}.md), {})",
+        "In {} of {} settings, another emulator's links agree with them ([{CROSS_CHECK}](results/{CROSS_CHECK}.md), {})",
         all.len() - apart.len(),
         all.len(),
         record.header.date

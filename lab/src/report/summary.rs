@@ -198,12 +198,15 @@ fn verdict(
     let alike = agreement::all(experiment, record);
     if !alike.is_empty() {
         let kept = alike.iter().filter(|(_, one)| one.holds()).count();
-        let target = "the other emulator's, within what is allowed";
+        let target = "the other emulator's figure, within what is allowed";
         return (target.to_owned(), format!("{kept} of {}", alike.len()));
     }
     if columns.iter().any(|column| column.verdict) {
         let kept = groups.iter().filter(|group| group.failures().is_none()).count();
-        return ("what was set, within what is allowed".to_owned(), format!("{kept} of {}", groups.len()));
+        return (
+            "the figure that was set, within what is allowed".to_owned(),
+            format!("{kept} of {}", groups.len()),
+        );
     }
     ("-".to_owned(), "-".to_owned())
 }

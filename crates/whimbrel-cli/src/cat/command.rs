@@ -190,7 +190,9 @@ impl Side {
                 let mut reload = Reload::new(sources, settings, &endpoint);
                 note(format_args!("listening {url}"));
                 let accepting = async {
-                    let Some(mocket) = endpoint.accept().await else { bail!("the socket has failed") };
+                    let Some(mocket) = endpoint.accept().await else {
+                        bail!("the socket has failed: start again")
+                    };
                     tokio::spawn(turn_away(endpoint.clone()));
                     carry_on(&mocket, leaving, &how, Progress::begin(how.bytes), &[]).await
                 };

@@ -42,9 +42,12 @@ impl Progress {
     pub(super) fn load(saved: &[u8], bytes: bool) -> anyhow::Result<(Self, &[u8])> {
         let at = saved.iter().position(|byte| *byte == b'\n');
         let parts = at.map(|at| (&saved[..at], &saved[at + 1..]));
-        let (progress, unsent) = parts.context("this session was not left by whimbrel cat")?;
-        let progress: Self = serde_json::from_slice(progress)
-            .context("this session was left by another version of whimbrel cat")?;
+        let (progress, unsent) = parts.context(
+            "this session was not left by whimbrel cat: resume it with the program that suspended it",
+        )?;
+        let progress: Self = serde_json::from_slice(progress).context(
+            "this session was left by another version of whimbrel cat: resume it with that version",
+        )?;
         match (progress.bytes, bytes) {
             (true, false) => bail!("this session carries bytes: add --bytes"),
             (false, true) => bail!("this session carries messages: leave out --bytes"),

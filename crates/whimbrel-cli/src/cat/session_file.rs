@@ -81,13 +81,14 @@ pub(super) fn passphrase(how: &CatOptions) -> anyhow::Result<Option<Zeroizing<St
     let Some(file) = &how.passphrase_file else { return Ok(None) };
     let path = file.display();
     let (bytes, exposure) = private_file::read(file).with_context(|| format!("cannot read {path}"))?;
-    let text = std::str::from_utf8(&bytes).with_context(|| format!("{path} is not text"))?;
+    let text = std::str::from_utf8(&bytes)
+        .with_context(|| format!("{path} is not text: write the passphrase into it"))?;
     let text = text.trim_end_matches(['\r', '\n']);
     if exposure != Exposure::Private {
         note(format_args!("others can read the passphrase in {path}: run `chmod 600 {path}`"));
     }
     if text.is_empty() {
-        bail!("{path} is empty: a passphrase is wanted");
+        bail!("{path} is empty: write the passphrase into it");
     }
     Ok(Some(Zeroizing::new(text.to_owned())))
 }

@@ -128,7 +128,7 @@ impl Leaving {
         #[cfg(not(unix))]
         {
             if how.suspend_to.is_some() {
-                bail!("--suspend-to waits for a signal, which this system does not have");
+                bail!("--suspend-to waits for a signal, which this system does not have: leave it out");
             }
             Ok(Self { file: None, passphrase: None, haste: Haste::default() })
         }

@@ -15,14 +15,14 @@ const OUT_OF_REACH: &str = "the peer is out of reach";
 
 /// Why a measurement ended early.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Cut {
+pub(super) enum EarlyEnd {
     /// Ctrl-C was pressed.
     Interrupted,
     /// The peer is gone, or no longer answers.
     Lost(String),
 }
 
-impl std::fmt::Display for Cut {
+impl std::fmt::Display for EarlyEnd {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Interrupted => f.write_str("interrupted"),
@@ -31,19 +31,19 @@ impl std::fmt::Display for Cut {
     }
 }
 
-impl Serialize for Cut {
+impl Serialize for EarlyEnd {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
 }
 
-impl From<CloseReason> for Cut {
+impl From<CloseReason> for EarlyEnd {
     fn from(reason: CloseReason) -> Self {
         Self::Lost(why(&reason))
     }
 }
 
-impl From<SendError> for Cut {
+impl From<SendError> for EarlyEnd {
     fn from(error: SendError) -> Self {
         match error {
             SendError::Closed(reason) => reason.into(),
@@ -63,7 +63,7 @@ fn is_out_of_reach(mocket: &Mocket) -> bool {
 }
 
 /// Waits until a peer out of reach is given up: after `patience`, and not before `end`.
-pub(super) async fn given_up(mocket: &Mocket, end: Option<Instant>, patience: Duration) -> Cut {
+pub(super) async fn given_up(mocket: &Mocket, end: Option<Instant>, patience: Duration) -> EarlyEnd {
     let mut events = mocket.subscribe();
     let mut unreachable = is_out_of_reach(mocket).then(Instant::now);
     loop {
@@ -77,7 +77,7 @@ pub(super) async fn given_up(mocket: &Mocket, end: Option<Instant>, patience: Du
                 Err(EventsError::Closed) => return std::future::pending().await,
             },
             () = sleep_until(until.unwrap_or_else(Instant::now)), if until.is_some() => {
-                return Cut::Lost(OUT_OF_REACH.to_owned());
+                return EarlyEnd::Lost(OUT_OF_REACH.to_owned());
             }
         }
     }
@@ -122,7 +122,7 @@ mod tests {
         elsewhere.shutdown_background();
         mocket.send("is anybody there?").await.unwrap();
         let cut = timeout(Duration::from_secs(60), &mut over).await.unwrap();
-        assert_eq!(cut, Cut::Lost(OUT_OF_REACH.to_owned()));
+        assert_eq!(cut, EarlyEnd::Lost(OUT_OF_REACH.to_owned()));
         assert_eq!(timeout(Duration::from_secs(60), &mut soon).await.unwrap(), cut);
         while events.recv().await.unwrap() != Event::PeerUnreachable {}
         assert!(timeout(Duration::ZERO, &mut never).await.is_err(), "it may come back");

@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use whimbrel::{Mocket, PathStats, PeerText, Totals};
 use whimbrel_link::Histogram;
 
-use super::ending::Cut;
+use super::ending::EarlyEnd;
 use super::plan::{Mode, Plan};
 use super::stamp::STAMP;
 
@@ -261,7 +261,7 @@ pub(super) struct Document {
     /// then.
     pub(super) complete: bool,
     /// Why it ended early.
-    pub(super) ended: Option<Cut>,
+    pub(super) ended: Option<EarlyEnd>,
     /// The error, if there was one, as on standard error.
     pub(super) error: Option<String>,
     pub(super) seconds: Option<f64>,
@@ -317,7 +317,7 @@ fn rate(count: f64, seconds: f64) -> f64 {
 
 impl Document {
     /// Creates the document from the counters of both ends, as far as they were received.
-    pub(super) fn new(plan: &Plan, heard: Heard<'_>, ended: Option<Cut>) -> Self {
+    pub(super) fn new(plan: &Plan, heard: Heard<'_>, ended: Option<EarlyEnd>) -> Self {
         let Heard { received, progress, sent, .. } = heard;
         let load = received.map(|received| &received.load);
         let seconds = received.map(|received| received.seconds).or(progress.map(|last| last.to_s));
@@ -368,7 +368,7 @@ impl Document {
     }
 
     /// The document of a measurement that could not or should not start.
-    pub(super) fn failed(plan: &Plan, why: Cut) -> Self {
+    pub(super) fn failed(plan: &Plan, why: EarlyEnd) -> Self {
         Self::new(plan, Heard::default(), Some(why))
     }
 
@@ -468,7 +468,7 @@ mod tests {
     fn what_was_never_heard_is_null() {
         let plan = plan(Mode::Bulk, 50);
         let said = ["mode", "service", "size", "reverse", "complete", "ended", "latency_kind"];
-        let document = serde_json::to_value(Document::failed(&plan, Cut::Interrupted)).unwrap();
+        let document = serde_json::to_value(Document::failed(&plan, EarlyEnd::Interrupted)).unwrap();
         for (name, value) in document.as_object().unwrap() {
             assert_eq!(value.is_null(), !said.contains(&name.as_str()), "{name}: {value}");
         }

@@ -13,7 +13,7 @@ use whimbrel_service::Dial;
 
 use super::clock::{ClockMark, clock_id, cpu_time, monotonic_ns};
 use super::control::{Control, ControlSender, Start, VERSION};
-use super::ending::{Cut, given_up, tell_reach};
+use super::ending::{EarlyEnd, given_up, tell_reach};
 use super::figures::{Document, Heard, Sent, paths};
 use super::plan::{Mode, Plan};
 use super::screen::{Screen, print};
@@ -116,9 +116,10 @@ impl RunCommand {
             Ok(measured) => measured,
             // After a second signal nothing is waited for.
             Err(error) if error.is::<Interrupted>() => return Err(error),
-            Err(error) => {
-                Measured { document: Document::failed(&plan, Cut::Lost(shown(&error))), result: Err(error) }
-            }
+            Err(error) => Measured {
+                document: Document::failed(&plan, EarlyEnd::Lost(shown(&error))),
+                result: Err(error),
+            },
         };
         document.error = result.as_ref().err().filter(|error| !error.is::<Interrupted>()).map(shown);
         print(&document, json)?;
@@ -183,7 +184,7 @@ impl RunCommand {
         let saved = ticket.map_or(Ok(()), |ticket| ticket.save(&endpoint));
         let ended = match (&document.ended, first.get()) {
             (None, _) => Ok(()),
-            (Some(Cut::Interrupted), Some(signal)) => Err(signal.into()),
+            (Some(EarlyEnd::Interrupted), Some(signal)) => Err(signal.into()),
             (Some(why), _) if document.has_figures() => Err(anyhow!("the measurement ended early: {why}")),
             (Some(why), _) => Err(anyhow!("{why}")),
         };
@@ -219,7 +220,7 @@ impl Measurement {
         let (start, start_ns) = (Instant::now(), monotonic_ns());
         let mocket = tokio::select! {
             connected = dial.connect(note) => connected?,
-            () = stop.notified() => return Ok(Document::failed(&self.plan, Cut::Interrupted)),
+            () = stop.notified() => return Ok(Document::failed(&self.plan, EarlyEnd::Interrupted)),
         };
         let opening = Start {
             version: VERSION,
@@ -240,7 +241,7 @@ impl Measurement {
             never = tell_reach(&mocket) => match never {},
         };
         if document.ended == Some(CloseReason::HandshakeTimedOut.into()) {
-            document.ended = Some(Cut::Lost(dial.no_answer(mocket.peer_addr().to_string()).to_string()));
+            document.ended = Some(EarlyEnd::Lost(dial.no_answer(mocket.peer_addr().to_string()).to_string()));
         }
         Ok(document)
     }
@@ -252,10 +253,10 @@ impl Measurement {
         let screen = &self.screen;
         let given = source.run(|interval, mocket| screen.show(interval, mocket), stop).await;
         let Given { sent, received, progress, one_clock, cut } = given;
-        let lost = matches!(cut, Some(Cut::Lost(_))) && one_clock.is_none();
+        let lost = matches!(cut, Some(EarlyEnd::Lost(_))) && one_clock.is_none();
         if (!mocket.is_established() || lost) && received.is_none() {
             // There was no connection, or no sink at the other end, so only the reason can be reported.
-            return Ok(Document::failed(&self.plan, cut.unwrap_or(Cut::Interrupted)));
+            return Ok(Document::failed(&self.plan, cut.unwrap_or(EarlyEnd::Interrupted)));
         }
         let heard =
             Heard { received: received.as_ref(), progress: progress.as_ref(), sent: Some(&sent), one_clock };
@@ -278,11 +279,11 @@ impl Measurement {
         let (one_clock, early) = tokio::select! {
             hello = await_control(mocket, hello) => match hello {
                 Ok(hello) => hello,
-                Err(why) => return Ok(Document::failed(&self.plan, Cut::Lost(shown(&why)))),
+                Err(why) => return Ok(Document::failed(&self.plan, EarlyEnd::Lost(shown(&why)))),
             },
-            () = stop.notified() => return Ok(Document::failed(&self.plan, Cut::Interrupted)),
+            () = stop.notified() => return Ok(Document::failed(&self.plan, EarlyEnd::Interrupted)),
             () = sleep_until(start + self.patience * ANSWER) => {
-                return Ok(Document::failed(&self.plan, Cut::Lost(NO_SINK.to_owned())));
+                return Ok(Document::failed(&self.plan, EarlyEnd::Lost(NO_SINK.to_owned())));
             }
         };
         let one_clock = one_clock && self.clock.is_some();
@@ -291,13 +292,13 @@ impl Measurement {
         received.cpu_s = (cpu_time() - cpu_start).as_secs_f64();
         let sent = match (sent, &cut) {
             (Some(sent), _) => Some(sent),
-            (None, Some(Cut::Lost(_))) => None,
-            (None, Some(Cut::Interrupted)) => within(LAST_FIGURES, last_words(mocket)).await.flatten(),
+            (None, Some(EarlyEnd::Lost(_))) => None,
+            (None, Some(EarlyEnd::Interrupted)) => within(LAST_FIGURES, last_words(mocket)).await.flatten(),
             (None, None) => {
                 let out_of_reach = given_up(mocket, None, self.patience);
                 let words = tokio::select! {
-                    words = within(LAST_WORDS, last_words(mocket)) => words.flatten().ok_or(Cut::Lost(SILENT.to_owned())),
-                    () = stop.notified() => Err(Cut::Interrupted),
+                    words = within(LAST_WORDS, last_words(mocket)) => words.flatten().ok_or(EarlyEnd::Lost(SILENT.to_owned())),
+                    () = stop.notified() => Err(EarlyEnd::Interrupted),
                     gone = out_of_reach => Err(gone),
                 };
                 cut = words.as_ref().err().cloned();

@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use whimbrel::Mocket;
 
-use super::ending::Cut;
+use super::ending::EarlyEnd;
 use super::figures::{Document, Interval, Latency, LatencyKind};
 use super::sink::Audience;
 use crate::output::note;
@@ -133,7 +133,7 @@ pub(super) fn print(document: &Document, json: bool) -> anyhow::Result<()> {
     }
     if !document.has_figures() {
         // Any other reason is reported as an error.
-        if document.ended == Some(Cut::Interrupted) {
+        if document.ended == Some(EarlyEnd::Interrupted) {
             note("interrupted before the other end had answered");
         }
         return Ok(());

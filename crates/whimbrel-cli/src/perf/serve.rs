@@ -94,7 +94,7 @@ impl ServeCommand {
             }
         };
         tokio::select! {
-            () = accepting => bail!("the socket has failed"),
+            () = accepting => bail!("the socket has failed: start again"),
             _ = until_stopped(&mut service, &mut reload) => {}
         }
         service.finish(0, "the server was stopped", STOP_PATIENCE).await?;
@@ -122,15 +122,18 @@ impl Counts {
 
 async fn serve(mocket: Mocket, counts: Arc<Counts>, activity: Option<ActivityLog>) {
     let log = |what: &str, more| activity.as_ref().is_none_or(|activity| activity.note(what, more));
-    let peer = mocket.peer_addr();
+    let (peer, remote) = (mocket.peer_key(), mocket.peer_addr());
     counts.begun.fetch_add(1, Ordering::Relaxed);
-    log("measurement begun", serde_json::json!({ "peer": peer }));
+    log("measurement begun", serde_json::json!({ "peer": peer, "remote": remote }));
     match measure(mocket).await {
-        Ok(()) => drop(log("measurement done", serde_json::json!({ "peer": peer }))),
+        Ok(()) => drop(log("measurement done", serde_json::json!({ "peer": peer, "remote": remote }))),
         Err(error) => {
             counts.failed.fetch_add(1, Ordering::Relaxed);
-            log("measurement failed", serde_json::json!({ "peer": peer, "why": sentence(&error) }));
-            note(format_args!("{peer}: {}", sentence(&error)));
+            log(
+                "measurement failed",
+                serde_json::json!({ "peer": peer, "remote": remote, "why": sentence(&error) }),
+            );
+            note(format_args!("{remote}: {}", sentence(&error)));
         }
     }
 }

@@ -8,7 +8,7 @@ use whimbrel::{Message, Mocket, Sender};
 
 use super::clock::{cpu_time, monotonic_ns};
 use super::control::{Control, ControlSender, ECHO, URGENT, parse};
-use super::ending::{Cut, given_up};
+use super::ending::{EarlyEnd, given_up};
 use super::figures::{Interval, Received, Sent, paths};
 use super::meter::{Meter, Timing};
 use super::plan::{Mode, Plan};
@@ -26,7 +26,7 @@ pub(super) struct Taken {
     /// The source's figures, if it sent them.
     pub(super) sent: Option<Sent>,
     /// Why it ended early.
-    pub(super) cut: Option<Cut>,
+    pub(super) cut: Option<EarlyEnd>,
 }
 
 /// The receiver of progress reports.
@@ -131,7 +131,7 @@ impl<'a> Sink<'a> {
     }
 
     /// Receives everything. Returns why it ended early, if it did.
-    async fn take_all(&mut self, audience: &mut impl Audience, stop: &Notify) -> Option<Cut> {
+    async fn take_all(&mut self, audience: &mut impl Audience, stop: &Notify) -> Option<EarlyEnd> {
         let start = self.instant(self.start_ns);
         let mut tick = start + INTERVAL;
         let mut end = match self.plan.time() {
@@ -168,7 +168,7 @@ impl<'a> Sink<'a> {
                 },
                 () = stop.notified() => {
                     self.stopped = true;
-                    return Some(Cut::Interrupted);
+                    return Some(EarlyEnd::Interrupted);
                 }
                 cut = &mut given_up => return Some(cut),
             }

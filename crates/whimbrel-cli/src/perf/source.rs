@@ -11,7 +11,7 @@ use whimbrel_link::Histogram;
 
 use super::clock::{cpu_time, monotonic_ns};
 use super::control::{Control, ControlSender, ECHO, URGENT, parse};
-use super::ending::{Cut, given_up};
+use super::ending::{EarlyEnd, given_up};
 use super::figures::{Interval, Latency, Received, Sent, paths};
 use super::plan::{Mode, Plan, due};
 use super::stamp::{Payloads, Stamp};
@@ -47,7 +47,7 @@ pub(super) struct Given {
     /// Whether both ends read one clock; `None` if the sink has not said.
     pub(super) one_clock: Option<bool>,
     /// Why it ended early.
-    pub(super) cut: Option<Cut>,
+    pub(super) cut: Option<EarlyEnd>,
 }
 
 /// The messages that the generator has handed over so far.
@@ -58,7 +58,7 @@ struct Generated {
 }
 
 /// The urgent messages handed over so far, known even if the generator is aborted.
-type Urgent = Arc<AtomicU64>;
+type UrgentSent = Arc<AtomicU64>;
 
 pub(super) struct Source<'a> {
     mocket: &'a Mocket,
@@ -67,7 +67,7 @@ pub(super) struct Source<'a> {
     cpu_start: Duration,
     round_trips: Histogram,
     progress: Option<Interval>,
-    urgent: Urgent,
+    urgent: UrgentSent,
     one_clock: Option<bool>,
     /// How long to wait for a peer out of reach.
     patience: Duration,
@@ -85,7 +85,7 @@ impl<'a> Source<'a> {
             cpu_start: cpu_time(),
             round_trips: Histogram::default(),
             progress: None,
-            urgent: Urgent::default(),
+            urgent: UrgentSent::default(),
             one_clock: None,
             patience,
             hello_by: None,
@@ -98,12 +98,12 @@ impl<'a> Source<'a> {
     }
 
     /// Waits until the deadline for the sink's answer has passed.
-    async fn no_hello(&self) -> Cut {
+    async fn no_hello(&self) -> EarlyEnd {
         match self.hello_by.filter(|_| self.one_clock.is_none()) {
             Some(by) => sleep_until(by).await,
             None => std::future::pending().await,
         }
-        Cut::Lost(NO_SINK.to_owned())
+        EarlyEnd::Lost(NO_SINK.to_owned())
     }
 
     /// Sends everything, until the sink has reported, the mocket is closed, or the measurement is stopped. `show`
@@ -128,20 +128,20 @@ impl<'a> Source<'a> {
             let mocket = self.mocket;
             tokio::select! {
                 taken = mocket.recv_many(&mut batch, TAKE) => if let Err(closed) = taken {
-                    let cut = patience.map_or_else(|| closed.0.into(), |_| Cut::Interrupted);
+                    let cut = patience.map_or_else(|| closed.0.into(), |_| EarlyEnd::Interrupted);
                     return self.given(generated.unwrap_or_default(), None, Some(cut));
                 },
                 () = stop.notified(), if patience.is_none() => {
                     if !mocket.is_established() {
                         // Nobody is there who has figures.
-                        return self.given(Generated::default(), None, Some(Cut::Interrupted));
+                        return self.given(Generated::default(), None, Some(EarlyEnd::Interrupted));
                     }
                     patience = Some(Instant::now() + LAST_FIGURES);
                     abort.abort();
                     drop(ControlSender::new(mocket).send(&Control::Stop).await);
                 }
                 () = sleep_until(patience.unwrap_or(self.start)), if patience.is_some() => {
-                    return self.given(generated.unwrap_or_default(), None, Some(Cut::Interrupted));
+                    return self.given(generated.unwrap_or_default(), None, Some(EarlyEnd::Interrupted));
                 }
                 cut = &mut given_up => return self.given(generated.unwrap_or_default(), None, Some(cut)),
                 cut = self.no_hello() => return self.given(generated.unwrap_or_default(), None, Some(cut)),
@@ -166,7 +166,7 @@ impl<'a> Source<'a> {
                 match self.hear(&message) {
                     Some(Control::Progress(interval)) => show(interval, self.mocket),
                     Some(Control::Report(received)) => {
-                        let cut = patience.map(|_| Cut::Interrupted);
+                        let cut = patience.map(|_| EarlyEnd::Interrupted);
                         return self.given(generated.unwrap_or_default(), Some(received), cut);
                     }
                     Some(Control::Stop) => {
@@ -230,11 +230,11 @@ impl<'a> Source<'a> {
             }
             let echo = tokio::select! {
                 echo = self.await_echo(number, end) => echo,
-                () = stop.notified() => Echo::Never(Cut::Interrupted),
+                () = stop.notified() => Echo::Never(EarlyEnd::Interrupted),
                 cut = &mut given_up => Echo::Never(cut),
             };
             match echo {
-                Echo::Never(cut) if matches!(cut, Cut::Lost(_)) || !self.mocket.is_established() => {
+                Echo::Never(cut) if matches!(cut, EarlyEnd::Lost(_)) || !self.mocket.is_established() => {
                     return self.given(generated(payloads.made()), None, Some(cut));
                 }
                 Echo::Never(cut) => {
@@ -295,9 +295,9 @@ impl<'a> Source<'a> {
     async fn finish_ping_pong(
         &self,
         made: u64,
-        cut: Option<Cut>,
+        cut: Option<EarlyEnd>,
         stop: &Notify,
-        given_up: impl Future<Output = Cut>,
+        given_up: impl Future<Output = EarlyEnd>,
     ) -> Given {
         let sent = self.sent(generated(made), true);
         drop(ControlSender::new(self.mocket).send(&Control::Done(sent)).await);
@@ -306,16 +306,16 @@ impl<'a> Source<'a> {
                 Ok(received) => return self.given(generated(made), Some(received), cut),
                 Err(why) => why,
             },
-            () = sleep(LAST_FIGURES), if cut.is_some() => Cut::Interrupted,
-            () = stop.notified() => Cut::Interrupted,
+            () = sleep(LAST_FIGURES), if cut.is_some() => EarlyEnd::Interrupted,
+            () = stop.notified() => EarlyEnd::Interrupted,
             why = given_up => why,
         };
         self.given(generated(made), None, Some(cut.unwrap_or(why)))
     }
 
-    async fn report(&self) -> Result<Received, Cut> {
+    async fn report(&self) -> Result<Received, EarlyEnd> {
         loop {
-            let message = self.mocket.recv().await.map_err(|closed| Cut::from(closed.0))?;
+            let message = self.mocket.recv().await.map_err(|closed| EarlyEnd::from(closed.0))?;
             if let Some(Ok(Control::Report(received))) = parse(&message) {
                 return Ok(received);
             }
@@ -327,7 +327,7 @@ impl<'a> Source<'a> {
         self.plan.time().map(|time| self.start + time)
     }
 
-    fn given(&self, generated: Generated, received: Option<Received>, cut: Option<Cut>) -> Given {
+    fn given(&self, generated: Generated, received: Option<Received>, cut: Option<EarlyEnd>) -> Given {
         let finished = generated.messages > 0;
         Given {
             sent: self.sent(generated, finished),
@@ -366,7 +366,7 @@ enum Echo {
     Back,
     Lost,
     /// The measurement ends here.
-    Never(Cut),
+    Never(EarlyEnd),
 }
 
 /// Aborts the generator when the source is dropped.
@@ -392,7 +392,7 @@ async fn generate(
     mocket: Mocket,
     plan: Plan,
     start: Instant,
-    urgent: Urgent,
+    urgent: UrgentSent,
 ) -> Result<Generated, SendError> {
     if plan.size > ALWAYS_TAKEN {
         mocket.established().await.map_err(SendError::Closed)?;
@@ -496,7 +496,7 @@ async fn pour(sender: &Sender, plan: &Plan, rate: f64, start: Instant) -> Result
 }
 
 /// Sends the urgent messages of mixed mode until it is dropped.
-async fn hurry(mocket: &Mocket, rate: f64, count: &Urgent) -> Result<(), SendError> {
+async fn hurry(mocket: &Mocket, rate: f64, count: &UrgentSent) -> Result<(), SendError> {
     let mut payloads = Payloads::new();
     let sender = mocket.sender().unsequenced().priority(URGENT_PRIORITY).ppid(URGENT).build();
     let begin = Instant::now();

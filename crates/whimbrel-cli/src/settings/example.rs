@@ -5,29 +5,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::Settings;
+use super::file::OPTIONAL;
 use super::reload::collect;
 
 const EXAMPLE: &str = include_str!("../../../../docs/whimbrel.toml");
-/// The settings without a default. The example has them behind a `#`, unlike prose without a space.
-const OPTIONAL: [&str; 9] = [
-    "listen.address",
-    "listen.key",
-    "listen.psk",
-    "listen.allow",
-    "service.control",
-    "service.metrics",
-    "service.activity.path",
-    "service.activity.most_bytes",
-    "service.activity.keep",
-];
-
 fn leaves(settings: &Settings) -> BTreeMap<String, Value> {
     let mut leaves = BTreeMap::new();
     collect("", serde_json::to_value(settings).unwrap(), &mut leaves);
     leaves
 }
 
-/// Returns the example with the settings that are behind a `#`.
+/// Returns the example with the settings without a default. They are behind a `#`, unlike prose without a space.
 fn with_optional() -> String {
     let shown = |line: &str| match line.strip_prefix('#') {
         Some(setting) if setting.starts_with(|first: char| first.is_ascii_lowercase() || first == '[') => {

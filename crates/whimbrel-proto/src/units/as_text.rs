@@ -10,8 +10,10 @@
 //! ```
 
 use std::fmt;
+use std::marker::PhantomData;
+use std::str::FromStr;
 
-use serde::de::{Error, Visitor};
+use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserializer, Serializer};
 
 use super::ParseError;
@@ -49,9 +51,69 @@ impl<T, F: Fn(&str) -> Result<T, ParseError>> Visitor<'_> for Quantity<F> {
     }
 }
 
+/// Reads a setting that is text, or a number or truth value as if it were text. Formats that do not name the types of
+/// their values have text.
+#[doc(hidden)]
+pub fn parsed<'de, T: FromStr<Err: fmt::Display>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    let text = Text(PhantomData);
+    if deserializer.is_human_readable() {
+        deserializer.deserialize_any(text)
+    } else {
+        deserializer.deserialize_str(text)
+    }
+}
+
+/// Reads a setting from its text form. What is of another kind gets the setting's own error, which says what to write.
+struct Text<T>(PhantomData<T>);
+
+impl<'de, T: FromStr<Err: fmt::Display>> Visitor<'de> for Text<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("text")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
+        text.parse().map_err(E::custom)
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<T, E> {
+        self.visit_str(&number.to_string())
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<T, E> {
+        self.visit_str(&number.to_string())
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<T, E> {
+        self.visit_str(&number.to_string())
+    }
+
+    fn visit_bool<E: Error>(self, flag: bool) -> Result<T, E> {
+        self.visit_str(if flag { "true" } else { "false" })
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<T, E> {
+        self.visit_str("null")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, _: A) -> Result<T, A::Error> {
+        self.visit_str("[...]")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, _: A) -> Result<T, A::Error> {
+        self.visit_str("{...}")
+    }
+}
+
 /// Returns None for its word, and otherwise what `parse` reads.
 fn optional<T>(text: &str, parse: impl Fn(&str) -> Result<T, ParseError>) -> Result<Option<T>, ParseError> {
-    if text == NONE { Ok(None) } else { parse(text).map(Some) }
+    if text == NONE {
+        return Ok(None);
+    }
+    parse(text).map(Some).map_err(|error| ParseError::plain(format!("{error}, or {NONE}")))
 }
 
 /// Bytes as a number of the setting's type.

@@ -32,7 +32,9 @@ pub enum AskError {
     #[error("permission denied on the control socket {0:?}: it belongs to another user, so run as that user")]
     Forbidden(PathBuf),
     /// The service closed the connection, did not answer in time, or gave an answer that makes no sense.
-    #[error("the service on {0:?} did not answer: it may be ending, or of another version")]
+    #[error(
+        "the service on {0:?} did not answer: it may be ending, or of another version, so try again, or use the `whimbrel` of its version"
+    )]
     NoAnswer(PathBuf),
     /// The answer is longer than any service's.
     #[error(

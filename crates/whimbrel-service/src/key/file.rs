@@ -36,7 +36,7 @@ pub enum KeyFileError {
     #[error("{} is not a whimbrel key file: make one with `whimbrel key new --out FILE`", .0.display())]
     NotAKey(PathBuf),
     /// The system reported an error.
-    #[error("cannot use the key file {path}: {1}", path = .0.display())]
+    #[error("cannot use the key file {path}: {1}; check the path, or name another file", path = .0.display())]
     System(PathBuf, io::Error),
 }
 

@@ -22,7 +22,7 @@ pub struct KnownPeers {
 #[non_exhaustive]
 pub enum KnownPeersError {
     /// The system reported an error.
-    #[error("cannot use the known peers in {path}: {1}", path = .0.display())]
+    #[error("cannot use the known peers in {path}: {1}; check the path, or name another file", path = .0.display())]
     System(PathBuf, io::Error),
     /// A line, counted from 1, is not `host:port KEY`.
     #[error("line {1} of {path} is not `host:port KEY`: mend or remove it", path = .0.display())]

@@ -118,7 +118,8 @@ mod tests {
     async fn a_connection_has_one_answer_whatever_is_sent_ahead() {
         let endpoint = Endpoint::bind(Config::default(), "127.0.0.1:0").await.unwrap();
         let any = "127.0.0.1:0".parse().unwrap();
-        let server = MetricsServer::bind(any, Metrics::new(&endpoint), Health::new()).await.unwrap();
+        let server =
+            MetricsServer::bind(any, Metrics::new(&endpoint, "test", ""), Health::new()).await.unwrap();
         for path in ["/metrics", "/healthz"] {
             let mut client = TcpStream::connect(server.address()).await.unwrap();
             let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n");

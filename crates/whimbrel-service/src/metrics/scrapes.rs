@@ -93,7 +93,7 @@ mod tests {
     /// Metrics that count how often they are collected.
     async fn counted() -> (Metrics, Collected) {
         let endpoint = Endpoint::bind(Config::default(), "127.0.0.1:0").await.unwrap();
-        let (metrics, collected) = (Metrics::new(&endpoint), Collected::default());
+        let (metrics, collected) = (Metrics::new(&endpoint, "test", ""), Collected::default());
         metrics.register("collected", "Collections", collected.clone());
         (metrics, collected)
     }
@@ -109,7 +109,7 @@ mod tests {
         }
         for text in requests.join_all().await {
             let text = std::str::from_utf8(&text).unwrap();
-            assert!(text.contains("\nwhimbrel_collected 1\n") && text.ends_with("# EOF\n"), "{text}");
+            assert!(text.contains("\ncollected 1\n") && text.ends_with("# EOF\n"), "{text}");
         }
         assert_eq!(collected.0.load(Ordering::SeqCst), 1);
     }
@@ -123,7 +123,7 @@ mod tests {
             tokio::time::sleep(Duration::from_millis(1)).await;
             last = scrapes.text().await.unwrap();
         }
-        assert!(std::str::from_utf8(&last).unwrap().contains("\nwhimbrel_collected 3\n"));
+        assert!(std::str::from_utf8(&last).unwrap().contains("\ncollected 3\n"));
     }
 
     /// A client that asks and leaves at once, again and again, must not collect each time.

@@ -70,7 +70,7 @@ impl Mocket {
                 if self.shared.send_copy(template, &payload) {
                     return Poll::Ready(Ok(()));
                 }
-                match self.try_outgoing(with(template, payload), Turns::Taken) {
+                match self.try_outgoing(with(template, payload), Pauses::Taken) {
                     Err((SendError::QueueFull, Some(back))) => {
                         waiting = Some(Box::pin(self.send_in_time(*back, limit)));
                     }
@@ -88,7 +88,7 @@ impl Mocket {
         if self.shared.send_copy(template, &payload) {
             return Ok(());
         }
-        self.try_outgoing(with(template, payload), Turns::Ignored).map_err(|(error, _)| error)
+        self.try_outgoing(with(template, payload), Pauses::Ignored).map_err(|(error, _)| error)
     }
 
     pub(super) async fn send_in_time(
@@ -111,7 +111,7 @@ impl Mocket {
             // A sender that always finds room would starve the driver task on a single-threaded runtime.
             tokio::task::yield_now().await;
             outgoing = self.wait_for_room(outgoing).await?;
-            match self.try_outgoing(outgoing, Turns::Ignored) {
+            match self.try_outgoing(outgoing, Pauses::Ignored) {
                 Err((SendError::QueueFull, Some(back))) => outgoing = *back,
                 other => return other.map_err(|(error, _)| error),
             }
@@ -140,23 +140,23 @@ impl Mocket {
         if state.connection.session().has_room(outgoing) { Room::Yes } else { Room::No }
     }
 
-    fn try_outgoing(&self, outgoing: Outgoing, turns: Turns) -> Result<(), Refused> {
+    fn try_outgoing(&self, outgoing: Outgoing, pauses: Pauses) -> Result<(), Refused> {
         match self.shared.try_lock() {
-            Some(state) => self.queue(state, outgoing, turns),
+            Some(state) => self.queue(state, outgoing, pauses),
             // The lock is held, probably to send. Leaves the message instead of waiting for the lock.
             None => match self.shared.submit(outgoing) {
                 Ok(()) => Ok(()),
                 Err(outgoing) => {
                     let mut state = self.shared.lock();
                     self.shared.open_submissions(&mut state);
-                    self.queue(state, outgoing, turns)
+                    self.queue(state, outgoing, pauses)
                 }
             },
         }
     }
 
-    fn queue(&self, mut state: Locked<'_>, outgoing: Outgoing, turns: Turns) -> Result<(), Refused> {
-        if turns == Turns::Taken && state.is_burst_over() {
+    fn queue(&self, mut state: Locked<'_>, outgoing: Outgoing, pauses: Pauses) -> Result<(), Refused> {
+        if pauses == Pauses::Taken && state.is_burst_over() {
             return Err((SendError::QueueFull, Some(Box::new(outgoing))));
         }
         let now = state.send_time(&self.shared.clock, &outgoing);
@@ -172,7 +172,7 @@ type SendWait<'a> = Pin<Box<dyn Future<Output = Result<(), SendError>> + Send + 
 
 /// Whether a sender that has queued many messages must let other tasks run first.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Turns {
+enum Pauses {
     Taken,
     Ignored,
 }

@@ -132,10 +132,10 @@ fn two_emulators_agree_within_what_is_allowed_and_no_further() {
     let alike = with(cross_checked(&[("link", 100.0), ("rattan", 97.0)]));
     let sentence = "- 100: link and rattan agree: found 3.000 apart (3.0 %), allowed 3.000 (3.0 %).";
     assert!(alike.contains(sentence), "{alike}");
-    assert!(alike.contains("In 1 of 1 settings another emulator's agree with them"), "{alike}");
+    assert!(alike.contains("In 1 of 1 settings, another emulator's links agree with them"), "{alike}");
     let apart = with(cross_checked(&[("link", 100.0), ("rattan", 103.1)]));
     assert!(apart.contains("link and rattan do **not** agree: found 3.100 apart"), "{apart}");
-    let front = "In 0 of 1 settings another emulator's agree with them ([cross-check](results/cross-check.md), today); not in: \
+    let front = "In 0 of 1 settings, another emulator's links agree with them ([cross-check](results/cross-check.md), today); not in: \
                  TCP, IP bytes, Mbit/s: 100.";
     assert!(apart.contains(front), "{apart}");
 }
@@ -149,7 +149,7 @@ fn without_the_other_emulator_there_is_a_gap_and_no_verdict() {
     assert!(page.contains("rattan is not installed") && !page.contains("agree"), "{page}");
     assert!(page.contains("No other emulator was there"), "{page}");
     let page = page_of(&[(experiment(SELF), None), (experiment(CROSS_CHECK), None)]);
-    assert!(page.contains("No other emulator has been set beside them"), "{page}");
+    assert!(page.contains("They have not been compared with another emulator"), "{page}");
 }
 
 #[test]
@@ -184,4 +184,32 @@ fn the_summary_says_whether_the_median_meets_its_target() {
     let missed = with([33.0, 34.0, 36.0, 36.0, 37.0]);
     assert!(missed.contains("| at most 35 | **no**; 0 of 1 |"), "{missed}");
     assert!(missed.contains("| [self](results/self.md) | | | | | | not yet: a gap |"), "{missed}");
+}
+
+/// The most words of a sentence.
+const LONGEST: usize = 30;
+
+#[test]
+fn what_people_read_has_short_sentences() {
+    for experiment in all() {
+        let about = experiment.about();
+        for text in [about.measured, about.why, experiment.falls_short().unwrap_or_default()] {
+            for sentence in text.split(". ") {
+                assert!(sentence.split_whitespace().count() <= LONGEST, "{}: {sentence}", experiment.name());
+            }
+        }
+    }
+}
+
+/// A page that is not made again after a change of a text would tell something else than the laboratory.
+#[test]
+fn the_pages_in_docs_have_the_texts_of_the_experiments() {
+    for experiment in all() {
+        let page = format!("{}/../docs/results/{}.md", env!("CARGO_MANIFEST_DIR"), experiment.name());
+        let page = std::fs::read_to_string(page).unwrap();
+        let about = experiment.about();
+        for text in [about.title, about.measured, about.why, experiment.falls_short().unwrap_or_default()] {
+            assert!(page.contains(text), "{}: run `cargo xtask lab report`: {text}", experiment.name());
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! The receiving side's record of what it reads.
+//! The receiving side's tally of what it reads.
 
 use std::collections::HashSet;
 
@@ -7,7 +7,7 @@ use crate::job::{BIN, Figures, HEADER, Job, Want};
 
 /// Figures in the making.
 #[derive(Debug)]
-pub(super) struct Record {
+pub(super) struct Tally {
     job: Job,
     figures: Figures,
     /// Numbers of the messages that have arrived.
@@ -16,7 +16,7 @@ pub(super) struct Record {
     part: Vec<u8>,
 }
 
-impl Record {
+impl Tally {
     pub(super) fn new(job: &Job) -> Self {
         Self { job: job.clone(), figures: Figures::default(), seen: HashSet::new(), part: Vec::new() }
     }
@@ -83,8 +83,8 @@ mod tests {
     use super::*;
     use crate::job::Want;
 
-    fn messages(want: Want) -> Record {
-        Record::new(&Job::Messages { size: 20, rate: 1.0, count: 3, want })
+    fn messages(want: Want) -> Tally {
+        Tally::new(&Job::Messages { size: 20, rate: 1.0, count: 3, want })
     }
 
     fn message(number: u64) -> Vec<u8> {
@@ -95,10 +95,10 @@ mod tests {
     fn messages_are_found_in_a_stream_however_it_is_cut() {
         let stream = [message(0), message(1), message(2)].concat();
         for cut in 1..stream.len() {
-            let mut record = messages(Want::Ordered);
-            stream.chunks(cut).for_each(|chunk| record.read(chunk));
-            assert!(record.is_done());
-            let figures = record.into_figures();
+            let mut tally = messages(Want::Ordered);
+            stream.chunks(cut).for_each(|chunk| tally.read(chunk));
+            assert!(tally.is_done());
+            let figures = tally.into_figures();
             assert_eq!(figures.bytes, 60);
             assert_eq!(figures.bins.iter().map(|(_, bytes)| bytes).sum::<u64>(), 60);
             let found: Vec<_> = figures.messages.iter().map(|(number, sent, _)| (*number, *sent)).collect();
@@ -109,17 +109,17 @@ mod tests {
     #[test]
     fn who_wants_the_newest_is_done_with_the_last() {
         let (mut newest, mut each) = (messages(Want::Newest), messages(Want::Each));
-        for record in [&mut newest, &mut each] {
-            record.message(&message(2));
-            record.message(&message(2));
+        for tally in [&mut newest, &mut each] {
+            tally.message(&message(2));
+            tally.message(&message(2));
         }
         assert!(newest.is_done() && !each.is_done());
     }
 
     #[test]
     fn a_datagram_shorter_than_a_message_is_none() {
-        let mut record = messages(Want::Each);
-        record.message(&[0; 19]);
-        assert!(record.into_figures().messages.is_empty());
+        let mut tally = messages(Want::Each);
+        tally.message(&[0; 19]);
+        assert!(tally.into_figures().messages.is_empty());
     }
 }
