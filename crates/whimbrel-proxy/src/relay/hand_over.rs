@@ -35,8 +35,8 @@ pub(super) async fn hand_over(
         let look = if active == now { now + LOOK.min(limit) } else { active + limit };
         let ended = tokio::time::timeout_at(look, poll_fn(|cx| flow.poll(cx))).await;
         if let Ok(ended) = ended {
-            let (from_program, to_program) = flow.bytes();
-            record.set(from_program, to_program);
+            let (to_peer, from_peer) = flow.bytes();
+            record.set(to_peer, from_peer);
             return ended;
         }
     }

@@ -32,8 +32,8 @@ pub struct FlowRecord {
     /// The program's address at the near end.
     pub program: Option<SocketAddr>,
     began: Instant,
-    to_program: AtomicU64,
-    from_program: AtomicU64,
+    from_peer: AtomicU64,
+    to_peer: AtomicU64,
 }
 
 impl FlowRecord {
@@ -53,33 +53,33 @@ impl FlowRecord {
             target,
             program,
             began: Instant::now(),
-            to_program: zero(),
-            from_program: zero(),
+            from_peer: zero(),
+            to_peer: zero(),
         }
     }
 
-    /// Adds bytes that came from a program, or were handed to one.
-    pub(crate) fn count(&self, from_program: u64, to_program: u64) {
-        self.from_program.fetch_add(from_program, Ordering::Relaxed);
-        self.to_program.fetch_add(to_program, Ordering::Relaxed);
+    /// Adds bytes that went to the peer, and that came from it.
+    pub(crate) fn count(&self, to_peer: u64, from_peer: u64) {
+        self.to_peer.fetch_add(to_peer, Ordering::Relaxed);
+        self.from_peer.fetch_add(from_peer, Ordering::Relaxed);
     }
 
-    pub(crate) fn set(&self, from_program: u64, to_program: u64) {
-        self.from_program.store(from_program, Ordering::Relaxed);
-        self.to_program.store(to_program, Ordering::Relaxed);
+    pub(crate) fn set(&self, to_peer: u64, from_peer: u64) {
+        self.to_peer.store(to_peer, Ordering::Relaxed);
+        self.from_peer.store(from_peer, Ordering::Relaxed);
     }
 
-    /// Returns the bytes from and to the program.
+    /// Returns the bytes that went to the peer, and that came from it.
     pub fn bytes(&self) -> (u64, u64) {
-        (self.from_program.load(Ordering::Relaxed), self.to_program.load(Ordering::Relaxed))
+        (self.to_peer.load(Ordering::Relaxed), self.from_peer.load(Ordering::Relaxed))
     }
 
     fn shown(&self) -> serde_json::Value {
-        let (from_program, to_program) = self.bytes();
+        let (to_peer, from_peer) = self.bytes();
         serde_json::json!({
             "protocol": self.kind, "by_peer": self.by_peer, "peer": *self.peer, "target": self.target,
             "program": self.program, "age_s": self.began.elapsed().as_secs(),
-            "from_program_bytes": from_program, "to_program_bytes": to_program,
+            "to_peer_bytes": to_peer, "from_peer_bytes": from_peer,
         })
     }
 }

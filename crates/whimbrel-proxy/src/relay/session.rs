@@ -58,10 +58,10 @@ impl SessionContext {
     }
 
     pub(crate) fn note_ended(&self, record: &FlowRecord, ended: Ended) {
-        let (from_program, to_program) = record.bytes();
+        let (to_peer, from_peer) = record.bytes();
         self.note("flow ended", serde_json::json!({
             "protocol": record.kind, "by_peer": record.by_peer, "target": record.target, "program": record.program,
-            "from_program_bytes": from_program, "to_program_bytes": to_program, "how": how(ended),
+            "to_peer_bytes": to_peer, "from_peer_bytes": from_peer, "how": how(ended),
         }));
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
+use socket2::SockRef;
 use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
@@ -196,8 +197,8 @@ impl FarPrograms {
             }
         };
         // A full buffer loses the datagram, and so does a remote that is unreachable.
-        socket.socket.try_send_to(payload, to).ok();
-        far.running.record.count(payload.len() as u64, 0);
+        SockRef::from(&*socket.socket).send_to(payload, &to.into()).ok();
+        far.running.record.count(0, payload.len() as u64);
         Ok(())
     }
 
@@ -245,9 +246,9 @@ impl FarPrograms {
 
 impl FarProgram {
     fn is_idle(&mut self, now: Instant, limit: std::time::Duration) -> bool {
-        let (from_program, to_program) = self.running.record.bytes();
-        if from_program + to_program != self.seen.0 {
-            self.seen = (from_program + to_program, now);
+        let (to_peer, from_peer) = self.running.record.bytes();
+        if to_peer + from_peer != self.seen.0 {
+            self.seen = (to_peer + from_peer, now);
         }
         now.duration_since(self.seen.1) >= limit
     }
@@ -285,7 +286,7 @@ async fn receive(
     loop {
         // An error is an earlier datagram's: its remote was unreachable.
         let Ok((length, from)) = socket.recv_from(&mut buffer).await else { continue };
-        running.record.count(0, length as u64);
+        running.record.count(length as u64, 0);
         let announcement = Announcement { program, remote: from.into(), to_program: true };
         outgoing.send(&announcement, Bytes::copy_from_slice(&buffer[..length]));
     }
