@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -59,7 +60,8 @@ pub struct Proxy {
     settings: Settings,
     peers: Arc<BTreeMap<PublicKey, Peer>>,
     flows: Flows,
-    tasks: JoinSet<()>,
+    ways_in: JoinSet<()>,
+    sessions: JoinSet<()>,
 }
 
 /// What [`Proxy::status`] shows. Cheap to clone.
@@ -95,7 +97,7 @@ impl Proxy {
             peers.insert(key, Peer::new(context));
         }
         let mut proxy =
-            Self { settings: settings.clone(), peers: Arc::new(peers), flows, tasks: JoinSet::new() };
+            Self { settings: settings.clone(), peers: Arc::new(peers), flows, ways_in: JoinSet::new(), sessions: JoinSet::new() };
         // Ports first: if one is taken, nobody is dialled.
         proxy.let_in(settings, &limits, &tell).await?;
         proxy.dial(settings, endpoint, &tell);
@@ -103,6 +105,14 @@ impl Proxy {
             proxy.accept(endpoint);
         }
         Ok(proxy)
+    }
+
+    /// Lets no more programs in, and waits until the flows that run have ended. Returns how many are left, if it took
+    /// longer than `patience`.
+    pub async fn drain(&mut self, patience: Duration) -> usize {
+        self.ways_in.shutdown().await;
+        drop(tokio::time::timeout(patience, self.flows.drained()).await);
+        self.flows.counts().0
     }
 
     /// What the proxy shows of itself.
@@ -156,7 +166,7 @@ impl Proxy {
     }
 
     fn run(&mut self, serving: impl Future<Output = io::Result<()>> + Send + 'static) {
-        self.tasks.spawn(async move { drop(serving.await) });
+        self.ways_in.spawn(async move { drop(serving.await) });
     }
 
     fn dial(
@@ -170,7 +180,7 @@ impl Proxy {
             let Some(peer) = self.peers.get(&key).cloned() else { continue };
             url.key = Some(key);
             let (endpoint, tell) = (endpoint.clone(), tell.clone());
-            self.tasks.spawn(async move {
+            self.sessions.spawn(async move {
                 let name = Arc::clone(&peer.context().peer);
                 peer.dial(&endpoint, &url, |state| tell(News::Peer(Arc::clone(&name), state.clone()))).await;
             });
@@ -180,7 +190,7 @@ impl Proxy {
     /// Serves peers that connect. The endpoint lets in only keys that the settings name.
     fn accept(&mut self, endpoint: &Endpoint) {
         let (endpoint, peers) = (endpoint.clone(), Arc::clone(&self.peers));
-        self.tasks.spawn(async move {
+        self.sessions.spawn(async move {
             let mut sessions = JoinSet::new();
             loop {
                 let mocket = tokio::select! {

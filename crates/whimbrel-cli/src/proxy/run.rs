@@ -56,7 +56,11 @@ impl RunCommand {
                 _ => {}
             }
         }
-        drop(proxy);
+        tokio::select! {
+            _ = proxy.drain(STOP_PATIENCE) => {}
+            // A second signal: at once.
+            _ = service.next() => {}
+        }
         service.finish(0, "the proxy was stopped", STOP_PATIENCE).await?;
         Ok(())
     }

@@ -90,10 +90,11 @@ impl<P: Program, C: Channel> Flow<P, C> {
         if let Some(ended) = self.ended {
             return Poll::Ready(ended);
         }
-        if let Poll::Ready(broken) = self.channel.poll_stopped(cx) {
-            if self.out_state != Direction::Done || broken == Broken::Lost {
-                return Poll::Ready(self.end(of_channel(broken)));
-            }
+        // A peer that stops what has ended already means nothing by it.
+        if let Poll::Ready(broken) = self.channel.poll_stopped(cx)
+            && (self.out_state != Direction::Done || broken == Broken::Lost)
+        {
+            return Poll::Ready(self.end(of_channel(broken)));
         }
         let (out, back) = (Self::poll_out(self, cx), Self::poll_back(self, cx));
         let tired = matches!(out, Ok(Step::Tired)) || matches!(back, Ok(Step::Tired));

@@ -4,9 +4,12 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
+
+/// How often it is looked at whether flows still run.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// Whether a flow is a TCP connection or the datagrams of a UDP program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -119,6 +122,13 @@ impl Flows {
         drop(running);
         self.0.opened.fetch_add(1, Ordering::Relaxed);
         Some(Running { table: self.clone(), number, record })
+    }
+
+    /// Waits until no flow runs.
+    pub(crate) async fn drained(&self) {
+        while self.counts().0 > 0 {
+            tokio::time::sleep(LOOK).await;
+        }
     }
 
     /// Counts a flow that could not be opened.
