@@ -12,7 +12,7 @@ use whimbrel::{Endpoint, PublicKey};
 use whimbrel_service::{ActivityLog, bind_advice};
 
 use crate::intercept::Ingress;
-use crate::policy::Permits;
+use crate::policy::{Permits, Rules};
 use crate::relay::{Flows, Peer, PeerState, SessionContext};
 use crate::settings::{PeerSettings, Settings, SettingsError};
 
@@ -60,6 +60,7 @@ pub struct Proxy {
     settings: Settings,
     peers: Arc<BTreeMap<PublicKey, Peer>>,
     flows: Flows,
+    ingress: Option<Ingress>,
     ways_in: JoinSet<()>,
     sessions: JoinSet<()>,
 }
@@ -96,8 +97,14 @@ impl Proxy {
             );
             peers.insert(key, Peer::new(context));
         }
-        let mut proxy =
-            Self { settings: settings.clone(), peers: Arc::new(peers), flows, ways_in: JoinSet::new(), sessions: JoinSet::new() };
+        let mut proxy = Self {
+            settings: settings.clone(),
+            peers: Arc::new(peers),
+            flows,
+            ingress: None,
+            ways_in: JoinSet::new(),
+            sessions: JoinSet::new(),
+        };
         // Ports first: if one is taken, nobody is dialled.
         proxy.let_in(settings, &limits, &tell).await?;
         proxy.dial(settings, endpoint, &tell);
@@ -132,8 +139,14 @@ impl Proxy {
                 said.push(format!("{} may open something else", peer.context().peer));
             }
         }
+        if let Some(ingress) = self.ingress.as_ref().filter(|_| self.settings.rules != new.rules) {
+            // The settings were checked.
+            ingress.set_rules(Rules::new(new.rules.clone()).unwrap_or_default());
+            said.push("rules changed, for new flows".to_owned());
+        }
         let restart = self.settings.differences(&new);
         self.settings.peers.clone_from(&new.peers);
+        self.settings.rules = new.rules;
         if !restart.is_empty() {
             said.push(format!("a restart is needed for {}", restart.join(", ")));
         }
@@ -148,7 +161,10 @@ impl Proxy {
     ) -> Result<(), StartError> {
         let Some(peer) = settings.peers.iter().find(|peer| peer.url.is_some()) else { return Ok(()) };
         let Some(peer) = self.peers.get(&peer.key()?).cloned() else { return Ok(()) };
-        let ingress = Ingress { peer, limits: Arc::clone(limits) };
+        let rules = Rules::new(settings.rules.clone()).map_err(SettingsError::from)?;
+        let peers = self.peers.values().cloned();
+        let ingress = Ingress::new(peer, peers, rules, Arc::clone(limits), self.flows.clone());
+        self.ingress = Some(ingress.clone());
         let ways = &settings.ways_in;
         if let Some(address) = ways.socks {
             let listener = listen(address, "SOCKS5", tell).await?;

@@ -1,5 +1,6 @@
 //! The settings of a proxy, as they stand in a file.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
@@ -7,7 +8,7 @@ use whimbrel::{PublicKey, TransportConfig, Url};
 use whimbrel_service::{ListenSettings, ServiceSettings};
 
 use crate::intercept::{Forward, Users};
-use crate::policy::Permit;
+use crate::policy::{Action, NeverMatches, Permit, Protocol, Rule, Rules};
 use crate::relay::Limits;
 use crate::text::as_text;
 
@@ -24,6 +25,9 @@ pub struct Settings {
     /// Where to listen for peers. Without this section, the proxy only dials.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub listen: Option<ListenSettings>,
+    /// What becomes of flows: the first rule that matches decides. Without any, everything is carried.
+    #[serde(rename = "rule")]
+    pub rules: Vec<Rule>,
     /// What flows may take.
     pub limits: Limits,
     /// The transport, with the settings of its sessions.
@@ -85,6 +89,21 @@ pub enum SettingsError {
         "the proxy would do nothing: give it a way in ([in] socks, connect or forward) and a [[peer]], or a [listen] section"
     )]
     Nothing,
+    /// Two peers have one name.
+    #[error("two peers are called `{0}`: rename one")]
+    SameName(String),
+    /// A rule can never match.
+    #[error(transparent)]
+    NeverMatches(#[from] NeverMatches),
+    /// Two rules have one name.
+    #[error("two rules are called `{0}`: rename one")]
+    SameRule(String),
+    /// A rule names a peer that does not exist.
+    #[error("the rule `{0}` names the peer `{1}`, which there is not: give a [[peer]] that `name`")]
+    NoSuchPeer(String, String),
+    /// A rule would not carry datagrams.
+    #[error("the rule `{0}` has the action `direct`, which is for TCP only: add protocol = \"tcp\"")]
+    DirectDatagrams(String),
     /// A proxy without users serves everybody who reaches it.
     #[error("{0} is open to other hosts: set [in] users, or listen on a loopback address")]
     Open(SocketAddr),
@@ -116,7 +135,7 @@ impl PeerSettings {
 
 impl Settings {
     /// Returns the keys of all peers.
-    pub fn keys(&self) -> std::collections::BTreeSet<PublicKey> {
+    pub fn keys(&self) -> BTreeSet<PublicKey> {
         self.peers.iter().filter_map(|peer| peer.key().ok()).collect()
     }
 
@@ -124,6 +143,7 @@ impl Settings {
     pub(crate) fn differences(&self, other: &Self) -> Vec<&'static str> {
         let without_permits = |settings: &Self| {
             let mut plain = settings.clone();
+            plain.rules.clear();
             plain.peers.iter_mut().for_each(|peer| peer.may_open.clear());
             // Settings can always be written.
             serde_json::to_value(plain).unwrap_or_default()
@@ -133,18 +153,41 @@ impl Settings {
         sections.into_iter().filter(|section| ours.get(section) != theirs.get(section)).collect()
     }
 
+    fn check_names(&self) -> Result<(), SettingsError> {
+        let (mut peers, mut rules) = (BTreeSet::new(), BTreeSet::new());
+        for name in self.peers.iter().filter_map(|peer| peer.name.as_ref()) {
+            if !peers.insert(name) {
+                return Err(SettingsError::SameName(name.clone()));
+            }
+        }
+        for rule in &self.rules {
+            if !rules.insert(&rule.name) {
+                return Err(SettingsError::SameRule(rule.name.clone()));
+            }
+            if let Some(peer) = rule.peer.as_ref().filter(|peer| !peers.contains(peer)) {
+                return Err(SettingsError::NoSuchPeer(rule.name.clone(), peer.clone()));
+            }
+            if rule.action == Action::Direct && rule.protocol != Some(Protocol::Tcp) {
+                return Err(SettingsError::DirectDatagrams(rule.name.clone()));
+            }
+        }
+        Ok(())
+    }
+
     /// Checks what no single line shows.
     ///
     /// # Errors
     /// See [`SettingsError`].
     pub fn check(&self) -> Result<(), SettingsError> {
-        let mut keys = std::collections::BTreeSet::new();
+        let mut keys = BTreeSet::new();
         for peer in &self.peers {
             let key = peer.key()?;
             if !keys.insert(key) {
                 return Err(SettingsError::Twice(key));
             }
         }
+        self.check_names()?;
+        Rules::new(self.rules.clone())?;
         let WaysIn { socks, connect, users, forward } = &self.ways_in;
         let comes_in = socks.is_some() || connect.is_some() || !forward.is_empty();
         if comes_in && self.peers.iter().all(|peer| peer.url.is_none()) {
@@ -186,6 +229,17 @@ mod tests {
             (format!("{socks}[[peer]]\nname = 'x'"), "has no key"),
             (format!("{socks}{peer}{peer}"), "two peers have the key"),
             (format!("[in]\nsocks = '0.0.0.0:1080'\n{peer}"), "open to other hosts"),
+            (format!("{socks}{peer}name = 'a'\n[[rule]]\nname = 'r'\npeer = 'b'"), "names the peer `b`"),
+            (
+                format!("{socks}{peer}[[rule]]\nname = 'r'\n[[rule]]\nname = 'r'\nto = ['*:25']"),
+                "two rules are called",
+            ),
+            (
+                format!("{socks}{peer}[[rule]]\nname = 'r'\n[[rule]]\nname = 's'\nto = ['*:25']"),
+                "`s` can never match",
+            ),
+            (format!("{socks}{peer}[[rule]]\nname = 'r'\naction = 'direct'"), "for TCP only"),
+            (format!("{socks}{peer}[[rule]]\nname = 'r'\naction = 'carri'"), "carri"),
             (format!("{socks}{peer}may_open = ['10.0.0.0/8']"), "proxy.toml:5:"),
             (format!("{socks}{peer}may_opn = []"), "unknown field `may_opn`"),
             (format!("[in]\nforward = ['80']\n{peer}"), "is no forward"),

@@ -1,5 +1,6 @@
 //! `whimbrel proxy`: carries unmodified programs.
 
+mod explain;
 mod permit;
 mod run;
 mod sources;
@@ -10,6 +11,7 @@ use whimbrel_service::read_config;
 
 use crate::output::print_line;
 use crate::process::Misused;
+use explain::ExplainCommand;
 use run::RunCommand;
 
 /// Carries TCP and UDP programs, unmodified, over one session that survives outages and changes of network.
@@ -28,6 +30,7 @@ pub struct ProxyCommand {
 enum Verb {
     Run(Box<RunCommand>),
     Check(CheckCommand),
+    Explain(ExplainCommand),
 }
 
 /// Checks a configuration file of the proxy.
@@ -48,6 +51,7 @@ impl ProxyCommand {
         match self.verb {
             Verb::Run(run) => run.run(),
             Verb::Check(check) => check.run(),
+            Verb::Explain(explain) => explain.run(),
         }
     }
 }

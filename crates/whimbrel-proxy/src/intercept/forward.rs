@@ -4,8 +4,10 @@ use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::str::FromStr;
+use std::time::Duration;
 
 use bytes::Bytes;
+use socket2::SockRef;
 use tokio::net::TcpListener;
 
 use super::accept::accept;
@@ -58,17 +60,10 @@ impl Ingress {
         accept(listener, move |tcp, from| {
             let (this, target) = (self.clone(), target.clone());
             async move {
-                let connected = async {
-                    let mut opened = this.open(target.clone(), from).await?;
-                    opened.answer().await?;
-                    Ok(opened)
-                };
-                match connected.await {
-                    Ok(opened) => this.run(opened, tcp, Bytes::new()).await,
-                    Err(refused) => {
-                        this.note_refused(&target, from, refused);
-                        socket2::SockRef::from(&tcp).set_linger(Some(std::time::Duration::ZERO)).ok();
-                    }
+                match this.open(&target, from, Bytes::new()).await {
+                    Ok((way, _)) => this.run(way, tcp).await,
+                    // The connection is reset when it is closed.
+                    Err(_) => drop(SockRef::from(&tcp).set_linger(Some(Duration::ZERO))),
                 }
             }
         })

@@ -49,24 +49,13 @@ impl Ingress {
             Ok(request) => request,
             Err(refusal) => return refuse(tcp, &refusal).await,
         };
-        let connected = async {
-            let mut opened = self.open(target.clone(), from).await?;
-            if !first.is_empty() {
-                opened.send_early(first).await?;
-            }
-            opened.answer().await?;
-            Ok(opened)
-        };
-        match connected.await {
-            Ok(opened) => {
+        match self.open(&target, from, first).await {
+            Ok((way, _)) => {
                 tcp.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").await?;
-                self.run(opened, tcp, Bytes::new()).await;
+                self.run(way, tcp).await;
                 Ok(())
             }
-            Err(refused) => {
-                self.note_refused(&target, from, refused);
-                refuse(tcp, &(status(refused.outcome()), refused.to_string())).await
-            }
+            Err(refused) => refuse(tcp, &(status(refused.outcome()), refused.to_string())).await,
         }
     }
 }

@@ -90,22 +90,14 @@ impl Ingress {
         from: SocketAddr,
         target: Target,
     ) -> Result<(), SocksServerError> {
-        let connected = async {
-            let mut opened = self.open(target.clone(), from).await?;
-            let answer = opened.answer().await?;
-            Ok((opened, answer))
-        };
-        match connected.await {
-            Ok((opened, answer)) => {
-                let bound = answer.address.unwrap_or_else(|| ([0, 0, 0, 0], 0).into());
+        match self.open(&target, from, Bytes::new()).await {
+            Ok((way, address)) => {
+                let bound = address.unwrap_or_else(|| ([0, 0, 0, 0], 0).into());
                 let tcp = client.reply_success(bound).await?;
-                self.run(opened, tcp, Bytes::new()).await;
+                self.run(way, tcp).await;
                 Ok(())
             }
-            Err(refused) => {
-                self.note_refused(&target, from, refused);
-                client.reply_error(&reply(refused)).await
-            }
+            Err(refused) => client.reply_error(&reply(refused)).await,
         }
     }
 }

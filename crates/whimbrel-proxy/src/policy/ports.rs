@@ -18,6 +18,11 @@ impl Ports {
     pub fn contains(self, port: u16) -> bool {
         (self.first..=self.last).contains(&port)
     }
+
+    /// Returns whether all of `other` are among them.
+    pub fn covers(self, other: Self) -> bool {
+        self.first <= other.first && other.last <= self.last
+    }
 }
 
 impl FromStr for Ports {

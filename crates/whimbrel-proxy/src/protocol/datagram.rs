@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use bytes::{Buf, Bytes};
 
 use super::fields::Malformed;
+use super::manner::Manner;
 use super::opening::Opening;
 use super::target::Target;
 
@@ -33,6 +34,8 @@ pub struct Announcement {
     pub remote: Target,
     /// Whether they go to the program, from the remote. Otherwise they come from the program.
     pub to_program: bool,
+    /// How the receiver should send what comes back, in the opinion of the sender.
+    pub manner: Manner,
 }
 
 /// The field of an announcement for datagrams that go to the program.
@@ -66,7 +69,9 @@ pub enum Datagram {
 
 impl Announcement {
     fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = Opening { target: self.remote.clone(), source: Some(self.program) }.to_bytes();
+        let mut bytes =
+            Opening { target: self.remote.clone(), source: Some(self.program), manner: self.manner }
+                .to_bytes();
         if self.to_program {
             bytes.extend_from_slice(&[TO_PROGRAM, 0, 0]);
         }
@@ -75,11 +80,11 @@ impl Announcement {
 
     fn from_bytes(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut to_program = false;
-        let Opening { target, source } = Opening::with(bytes, |kind, _| {
+        let Opening { target, source, manner } = Opening::with(bytes, |kind, _| {
             to_program |= kind == TO_PROGRAM;
             kind == TO_PROGRAM
         })?;
-        Ok(Self { program: source.ok_or(Malformed(WHAT))?, remote: target, to_program })
+        Ok(Self { program: source.ok_or(Malformed(WHAT))?, remote: target, to_program, manner })
     }
 }
 
@@ -166,6 +171,7 @@ mod tests {
             program: "10.0.0.1:5000".parse().unwrap(),
             remote: "example.org:53".parse().unwrap(),
             to_program: false,
+            manner: Manner { priority: Some(9), lifetime: None },
         };
         let back = Announcement { to_program: true, ..announcement.clone() };
         for (number, length) in [(0, 1), (15, 1), (16, 2), (4_095, 2), (4_096, 4), (1 << 28, 8), (LARGEST, 8)]

@@ -3,12 +3,14 @@
 mod answer;
 mod datagram;
 mod fields;
+mod manner;
 mod opening;
 mod target;
 
 pub use answer::{Answer, AnswerReader, Outcome};
 pub use datagram::{Announcement, Context, Datagram, Refusal};
 pub use fields::Malformed;
+pub use manner::Manner;
 pub use opening::Opening;
 pub use target::{Host, InvalidTarget, Target};
 

@@ -1,13 +1,17 @@
 //! The opening of a TCP flow: it travels with the stream's first bytes.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use super::fields::{self, Malformed, Writer};
+use super::manner::Manner;
 use super::target::{Host, Target};
 
 const ADDRESS: u8 = 128;
 const NAME: u8 = 129;
 const SOURCE: u8 = 1;
+const PRIORITY: u8 = 2;
+const LIFETIME: u8 = 3;
 const WHAT: &str = "opening";
 
 /// Where a flow goes, and whose it is.
@@ -17,6 +21,8 @@ pub struct Opening {
     pub target: Target,
     /// The address of the program, as the near proxy sees it.
     pub source: Option<SocketAddr>,
+    /// How the far end should send, in the opinion of the near end.
+    pub manner: Manner,
 }
 
 impl Opening {
@@ -34,6 +40,13 @@ impl Opening {
         if let Some(source) = self.source {
             writer.put(SOURCE, &fields::address_bytes(source));
         }
+        if let Some(priority) = self.manner.priority {
+            writer.put(PRIORITY, &[priority]);
+        }
+        if let Some(lifetime) = self.manner.lifetime {
+            let millis = u32::try_from(lifetime.as_millis()).unwrap_or(u32::MAX);
+            writer.put(LIFETIME, &millis.to_be_bytes());
+        }
         writer.finish()
     }
 
@@ -47,13 +60,23 @@ impl Opening {
 
     /// Reads an opening with further fields, of which `more` says whether it knows them.
     pub(super) fn with(bytes: &[u8], mut more: impl FnMut(u8, &[u8]) -> bool) -> Result<Self, Malformed> {
-        let (mut target, mut source) = (None, None);
+        let (mut target, mut source, mut manner) = (None, None, Manner::default());
         fields::read(bytes, WHAT, |kind, value| {
             let found = match kind {
                 ADDRESS => Target::from(fields::address(value).ok_or(Malformed(WHAT))?),
                 NAME => name(value).ok_or(Malformed(WHAT))?,
                 SOURCE => {
                     source = Some(fields::address(value).ok_or(Malformed(WHAT))?);
+                    return Ok(true);
+                }
+                PRIORITY => {
+                    let [priority] = value else { return Err(Malformed(WHAT)) };
+                    manner.priority = Some(*priority);
+                    return Ok(true);
+                }
+                LIFETIME => {
+                    let millis = value.try_into().map(u32::from_be_bytes).map_err(|_| Malformed(WHAT))?;
+                    manner.lifetime = Some(Duration::from_millis(millis.into()));
                     return Ok(true);
                 }
                 _ => return Ok(more(kind, value)),
@@ -64,7 +87,7 @@ impl Opening {
             }
         })?;
         let target = target.filter(|target| target.port > 0).ok_or(Malformed(WHAT))?;
-        Ok(Self { target, source })
+        Ok(Self { target, source, manner })
     }
 }
 
@@ -82,7 +105,11 @@ mod tests {
     fn an_opening_comes_back() {
         for target in ["example.org:443", "192.0.2.7:53", "[2001:db8::7]:22"] {
             for source in [None, Some("10.0.0.1:40000".parse().unwrap())] {
-                let opening = Opening { target: target.parse().unwrap(), source };
+                let manner = Manner {
+                    priority: source.map(|_| 7),
+                    lifetime: source.map(|_| Duration::from_millis(250)),
+                };
+                let opening = Opening { target: target.parse().unwrap(), source, manner };
                 assert_eq!(Opening::from_bytes(&opening.to_bytes()), Ok(opening));
             }
         }
@@ -90,7 +117,8 @@ mod tests {
 
     #[test]
     fn what_is_no_opening_is_refused() {
-        let good = Opening { target: "example.org:443".parse().unwrap(), source: None }.to_bytes();
+        let target = "example.org:443".parse().unwrap();
+        let good = Opening { target, source: None, manner: Manner::default() }.to_bytes();
         let twice = [good.clone(), good.clone()].concat();
         for wrong in [
             &[][..],

@@ -1,7 +1,7 @@
 //! Connecting to a target on behalf of a peer: looked up, checked, then connected to the address that was checked.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::{Instant, timeout_at};
@@ -13,12 +13,19 @@ use crate::protocol::{Host, Outcome, Target};
 /// The most addresses of a name that are tried.
 const MOST_TRIED: usize = 4;
 
-/// Returns the addresses of a target that may be opened.
+/// Returns the addresses of a target that a peer may open.
 pub(super) async fn look_up(target: &Target, permits: &Permits) -> Result<Vec<SocketAddr>, Outcome> {
+    // Without a permit for the port, not even the name is looked up.
+    if !permits.may_look_up(target.port) {
+        return Err(Outcome::Denied);
+    }
+    addresses(target, |ip| permits.allow(&target.host, ip, target.port)).await
+}
+
+/// Returns the addresses of a target that are allowed.
+async fn addresses(target: &Target, allowed: impl Fn(IpAddr) -> bool) -> Result<Vec<SocketAddr>, Outcome> {
     let found = match &target.host {
         Host::Ip(ip) => vec![SocketAddr::new(*ip, target.port)],
-        // Without a permit for the port, not even the name is looked up.
-        Host::Name(_) if !permits.may_look_up(target.port) => return Err(Outcome::Denied),
         Host::Name(name) => match lookup_host((&**name, target.port)).await {
             Ok(found) => found.collect(),
             Err(_) => return Err(Outcome::NameNotFound),
@@ -27,19 +34,30 @@ pub(super) async fn look_up(target: &Target, permits: &Permits) -> Result<Vec<So
     if found.is_empty() {
         return Err(Outcome::NameNotFound);
     }
-    let allowed: Vec<_> =
-        found.into_iter().filter(|address| permits.allow(&target.host, address.ip(), target.port)).collect();
+    let allowed: Vec<_> = found.into_iter().filter(|address| allowed(address.ip())).collect();
     if allowed.is_empty() { Err(Outcome::Denied) } else { Ok(allowed) }
 }
 
-/// Connects to a target that may be opened.
-pub(super) async fn connect(
+/// Connects to a target on behalf of a peer.
+pub(super) async fn connect_for(
     target: &Target,
     permits: &Permits,
     limits: &Limits,
 ) -> Result<TcpStream, Outcome> {
+    if !permits.may_look_up(target.port) {
+        return Err(Outcome::Denied);
+    }
+    connect(target, |ip| permits.allow(&target.host, ip, target.port), limits).await
+}
+
+/// Connects to an address of a target that is allowed.
+pub(super) async fn connect(
+    target: &Target,
+    allowed: impl Fn(IpAddr) -> bool,
+    limits: &Limits,
+) -> Result<TcpStream, Outcome> {
     let deadline = Instant::now() + limits.connect_timeout;
-    let found = timeout_at(deadline, look_up(target, permits)).await.unwrap_or(Err(Outcome::TimedOut))?;
+    let found = timeout_at(deadline, addresses(target, allowed)).await.unwrap_or(Err(Outcome::TimedOut))?;
     let tried = &found[..found.len().min(MOST_TRIED)];
     let mut outcome = Outcome::Failed;
     for (at, address) in tried.iter().enumerate() {

@@ -6,12 +6,14 @@ use bytes::Bytes;
 use tokio::sync::Semaphore;
 use whimbrel::Stream;
 
-use super::connect::connect;
+use super::channel::StreamChannel;
+use super::connect::connect_for;
 use super::hand_over::hand_over;
-use super::record::{FlowRecord, Kind};
+use super::record::FlowRecord;
 use super::session::SessionContext;
 use super::socket::Socket;
 use crate::flow::{Ended, Flow};
+use crate::policy::Protocol;
 use crate::protocol::{Answer, Opening, Outcome, codes};
 
 /// What a peer has open at this end.
@@ -55,7 +57,7 @@ impl FarEnd {
                     return;
                 }
                 Ok((socket, running, _permit)) => {
-                    let flow = Flow::new(socket, stream.into());
+                    let flow = Flow::new(socket, StreamChannel::from(stream));
                     let ended = hand_over(flow, &running.record, &self.context.limits).await;
                     self.context.note_ended(&running.record, ended);
                     ended
@@ -71,14 +73,19 @@ impl FarEnd {
     ) -> Result<(Socket, super::record::Running, tokio::sync::OwnedSemaphorePermit), Outcome> {
         let context = &self.context;
         let permit = Arc::clone(&self.flows).try_acquire_owned().map_err(|_| Outcome::Limit)?;
-        let target = opening.target.to_string();
-        let record = FlowRecord::new(Kind::Tcp, true, context.peer.clone(), target, opening.source);
+        let record = FlowRecord::new(Protocol::Tcp, Arc::clone(&context.peer))
+            .by_peer()
+            .to(&opening.target)
+            .of(opening.source);
         let running = context.flows.add(record, context.limits.max_flows).ok_or(Outcome::Limit)?;
         let connected = {
             let _turn = self.connecting.acquire().await.map_err(|_| Outcome::Failed)?;
-            connect(&opening.target, &context.permits(), &context.limits).await
+            connect_for(&opening.target, &context.permits(), &context.limits).await
         };
         let tcp = connected?;
+        if let Some(priority) = opening.manner.priority {
+            stream.set_priority(priority);
+        }
         let answer = Answer { outcome: Outcome::Connected, address: tcp.local_addr().ok() };
         // If the peer has given up meanwhile, the flow ends at once.
         drop(stream.write_bytes(answer.to_bytes().into()).await);

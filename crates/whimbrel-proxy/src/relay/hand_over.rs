@@ -5,19 +5,18 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::channel::StreamChannel;
 use super::limits::Limits;
 use super::record::FlowRecord;
 use super::socket::Socket;
-use crate::flow::{Ended, Flow};
+use crate::flow::{Channel, Ended, Flow};
 use crate::protocol::codes;
 
 /// How often the figures of a busy flow are brought up to date, and how late an idle one may be noticed at most.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Hands on bytes until the flow ends.
-pub(super) async fn hand_over(
-    mut flow: Flow<Socket, StreamChannel>,
+pub(super) async fn hand_over<C: Channel>(
+    mut flow: Flow<Socket, C>,
     record: &FlowRecord,
     limits: &Limits,
 ) -> Ended {

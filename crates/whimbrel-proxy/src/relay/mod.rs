@@ -2,6 +2,7 @@
 
 mod channel;
 mod connect;
+mod direct;
 mod far;
 mod hand_over;
 mod limits;
@@ -12,9 +13,11 @@ mod session;
 mod socket;
 mod udp;
 
+pub use direct::DirectFlow;
 pub use limits::Limits;
 pub use near::{Opened, Refused};
 pub use peer::{Peer, PeerState};
-pub use record::{FlowRecord, Flows, Kind};
+pub use record::{FlowRecord, Flows};
 pub use session::{Session, SessionContext};
 pub use udp::{Program, Programs};
+pub(crate) use udp::{Reply, replies};

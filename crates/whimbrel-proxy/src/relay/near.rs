@@ -4,6 +4,7 @@ use bytes::Bytes;
 use tokio::net::TcpStream;
 use whimbrel::{Mocket, Stream};
 
+use super::channel::StreamChannel;
 use super::hand_over::hand_over;
 use super::limits::Limits;
 use super::record::{FlowRecord, Running};
@@ -17,6 +18,12 @@ pub enum Refused {
     /// The far end answered so.
     #[error("{0}")]
     ByPeer(Outcome),
+    /// This proxy could not connect by itself.
+    #[error("not carried, by a rule: {}", direct(*.0))]
+    Direct(Outcome),
+    /// A rule of this proxy does not allow it.
+    #[error("a rule of this proxy does not allow it")]
+    ByRule,
     /// The session is over, or was not there in time.
     #[error("the peer is not connected")]
     NoSession,
@@ -32,11 +39,23 @@ impl Refused {
     /// Returns the outcome that comes closest.
     pub fn outcome(self) -> Outcome {
         match self {
-            Self::ByPeer(outcome) => outcome,
+            Self::ByPeer(outcome) | Self::Direct(outcome) => outcome,
+            Self::ByRule => Outcome::Denied,
             Self::NoSession => Outcome::NetworkUnreachable,
             Self::Limit => Outcome::Limit,
             Self::Malformed => Outcome::Failed,
         }
+    }
+}
+
+fn direct(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::NameNotFound => "the name is not found",
+        Outcome::Failed | Outcome::Limit | Outcome::Denied | Outcome::Connected => "connecting failed",
+        Outcome::Refused => "the target refused the connection",
+        Outcome::HostUnreachable => "the target's host is unreachable",
+        Outcome::NetworkUnreachable => "the target's network is unreachable",
+        Outcome::TimedOut => "the target did not answer",
     }
 }
 
@@ -51,7 +70,11 @@ impl Opened {
     /// Opens the stream of a flow.
     pub(crate) async fn open(mocket: &Mocket, opening: &Opening, running: Running) -> Result<Self, Refused> {
         let opened = mocket.open_stream_with(opening.to_bytes()).await;
-        opened.map(|stream| Self { stream, running }).map_err(|_| Refused::NoSession)
+        let mut stream = opened.map_err(|_| Refused::NoSession)?;
+        if let Some(priority) = opening.manner.priority {
+            stream.set_priority(priority);
+        }
+        Ok(Self { stream, running })
     }
 
     /// Sends bytes before the answer is there. They ride with the opening.
@@ -94,6 +117,7 @@ impl Opened {
     /// Hands on bytes until the flow ends. `first` was read from the program already.
     pub async fn run(self, tcp: TcpStream, first: Bytes, limits: &Limits) -> Ended {
         let Self { stream, running } = self;
-        hand_over(Flow::new(Socket::new(tcp, first), stream.into()), &running.record, limits).await
+        let channel = StreamChannel::from(stream);
+        hand_over(Flow::new(Socket::new(tcp, first), channel), &running.record, limits).await
     }
 }

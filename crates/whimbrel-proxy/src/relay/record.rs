@@ -6,26 +6,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
+use crate::policy::Protocol;
+use crate::protocol::Target;
 
 /// How often it is looked at whether flows still run.
 const LOOK: Duration = Duration::from_millis(20);
-
-/// Whether a flow is a TCP connection or the datagrams of a UDP program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Kind {
-    /// A TCP connection.
-    Tcp,
-    /// The datagrams of a UDP program.
-    Udp,
-}
 
 /// A flow that runs now.
 #[derive(Debug)]
 pub struct FlowRecord {
     /// Its protocol.
-    pub kind: Kind,
+    pub protocol: Protocol,
     /// Whether the peer opened it.
     pub by_peer: bool,
     /// The peer's name, or its key.
@@ -34,31 +25,41 @@ pub struct FlowRecord {
     pub target: String,
     /// The program's address at the near end.
     pub program: Option<SocketAddr>,
+    /// The rule that it follows.
+    pub rule: Option<String>,
     began: Instant,
     from_peer: AtomicU64,
     to_peer: AtomicU64,
 }
 
 impl FlowRecord {
-    /// A flow that begins now.
-    pub(crate) fn new(
-        kind: Kind,
-        by_peer: bool,
-        peer: Arc<str>,
-        target: String,
-        program: Option<SocketAddr>,
-    ) -> Self {
+    /// A flow with this peer that begins now.
+    pub(crate) fn new(protocol: Protocol, peer: Arc<str>) -> Self {
         let zero = || AtomicU64::new(0);
-        Self {
-            kind,
-            by_peer,
-            peer,
-            target,
-            program,
-            began: Instant::now(),
-            from_peer: zero(),
-            to_peer: zero(),
-        }
+        let (target, began) = (String::new(), Instant::now());
+        let (to_peer, from_peer) = (zero(), zero());
+        Self { protocol, by_peer: false, peer, target, program: None, rule: None, began, to_peer, from_peer }
+    }
+
+    /// The peer has opened it.
+    pub(crate) fn by_peer(mut self) -> Self {
+        self.by_peer = true;
+        self
+    }
+
+    pub(crate) fn to(mut self, target: &Target) -> Self {
+        self.target = target.to_string();
+        self
+    }
+
+    pub(crate) fn of(mut self, program: Option<SocketAddr>) -> Self {
+        self.program = program;
+        self
+    }
+
+    pub(crate) fn by_rule(mut self, rule: Option<String>) -> Self {
+        self.rule = rule;
+        self
     }
 
     /// Adds bytes that went to the peer, and that came from it.
@@ -80,8 +81,8 @@ impl FlowRecord {
     fn shown(&self) -> serde_json::Value {
         let (to_peer, from_peer) = self.bytes();
         serde_json::json!({
-            "protocol": self.kind, "by_peer": self.by_peer, "peer": *self.peer, "target": self.target,
-            "program": self.program, "age_s": self.began.elapsed().as_secs(),
+            "protocol": self.protocol, "by_peer": self.by_peer, "peer": *self.peer, "target": self.target,
+            "program": self.program, "rule": self.rule, "age_s": self.began.elapsed().as_secs(),
             "to_peer_bytes": to_peer, "from_peer_bytes": from_peer,
         })
     }

@@ -9,10 +9,10 @@ use whimbrel_service::ActivityLog;
 use super::far::FarEnd;
 use super::limits::Limits;
 use super::near::{Opened, Refused};
-use super::record::{FlowRecord, Flows, Kind};
+use super::record::{FlowRecord, Flows};
 use super::udp::{FarPrograms, Outgoing, Programs};
 use crate::flow::Ended;
-use crate::policy::Permits;
+use crate::policy::{Permits, Protocol};
 use crate::protocol::{Datagram, Opening};
 
 /// What holds for all sessions with one peer.
@@ -60,7 +60,7 @@ impl SessionContext {
     pub(crate) fn note_ended(&self, record: &FlowRecord, ended: Ended) {
         let (to_peer, from_peer) = record.bytes();
         self.note("flow ended", serde_json::json!({
-            "protocol": record.kind, "by_peer": record.by_peer, "target": record.target, "program": record.program,
+            "protocol": record.protocol, "by_peer": record.by_peer, "target": record.target, "program": record.program, "rule": record.rule,
             "to_peer_bytes": to_peer, "from_peer_bytes": from_peer, "how": how(ended),
         }));
     }
@@ -106,14 +106,16 @@ impl Session {
         &self.outgoing
     }
 
-    /// Opens a TCP flow to a target.
+    /// Opens a TCP flow to a target, as a rule says.
     ///
     /// # Errors
     /// There are too many flows, or the session is over.
-    pub async fn open(&self, opening: &Opening) -> Result<Opened, Refused> {
+    pub async fn open(&self, opening: &Opening, rule: Option<String>) -> Result<Opened, Refused> {
         let context = &self.context;
-        let target = opening.target.to_string();
-        let record = FlowRecord::new(Kind::Tcp, false, Arc::clone(&context.peer), target, opening.source);
+        let record = FlowRecord::new(Protocol::Tcp, Arc::clone(&context.peer))
+            .to(&opening.target)
+            .of(opening.source)
+            .by_rule(rule);
         let running = context.flows.add(record, context.limits.max_flows).ok_or(Refused::Limit)?;
         Opened::open(&self.mocket, opening, running).await
     }

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -14,10 +14,10 @@ use tokio::task::AbortHandle;
 
 use super::outgoing::Outgoing;
 use super::programs::Programs;
-use crate::policy::Permits;
-use crate::protocol::{Announcement, Context, Datagram, Host, Refusal, Target};
+use crate::policy::{Permits, Protocol};
+use crate::protocol::{Announcement, Context, Datagram, Host, Manner, Refusal, Target};
 use crate::relay::connect::look_up;
-use crate::relay::record::{FlowRecord, Kind, Running};
+use crate::relay::record::{FlowRecord, Running};
 use crate::relay::session::SessionContext;
 
 /// Datagrams that wait for the address of a name.
@@ -66,6 +66,8 @@ struct FarProgram {
     v4: Option<Arc<FarSocket>>,
     v6: Option<Arc<FarSocket>>,
     running: Arc<Running>,
+    /// How its replies are sent, as its last announcement asked.
+    manner: Arc<Mutex<Manner>>,
     seen: (u64, Instant),
 }
 
@@ -138,8 +140,8 @@ impl FarPrograms {
                 programs.hand_over(program, remote, payload);
             }
             State::To(address) => {
-                let (address, program) = (*address, entry.announced.program);
-                if let Err(refusal) = self.send(program, address, &payload) {
+                let (address, program, manner) = (*address, entry.announced.program, entry.announced.manner);
+                if let Err(refusal) = self.send(program, manner, address, &payload) {
                     self.refuse(context, refusal);
                 }
             }
@@ -149,12 +151,13 @@ impl FarPrograms {
     pub(crate) fn on_found(&mut self, found: Found) {
         let Some(entry) = self.contexts.get_mut(&found.context) else { return };
         let State::LookingUp(waiting) = &mut entry.state else { return };
-        let (waiting, program) = (std::mem::take(waiting), entry.announced.program);
+        let (waiting, program, manner) =
+            (std::mem::take(waiting), entry.announced.program, entry.announced.manner);
         match found.address {
             Ok(address) => {
                 entry.state = State::To(address);
                 for payload in waiting {
-                    if let Err(refusal) = self.send(program, address, &payload) {
+                    if let Err(refusal) = self.send(program, manner, address, &payload) {
                         return self.refuse(found.context, refusal);
                     }
                 }
@@ -182,17 +185,29 @@ impl FarPrograms {
         }
     }
 
-    fn send(&mut self, program: SocketAddr, to: SocketAddr, payload: &[u8]) -> Result<(), Refusal> {
+    fn send(
+        &mut self,
+        program: SocketAddr,
+        manner: Manner,
+        to: SocketAddr,
+        payload: &[u8],
+    ) -> Result<(), Refusal> {
         if !self.programs.contains_key(&program) {
             let far = self.begin(program).ok_or(Refusal::Limit)?;
             self.programs.insert(program, far);
         }
         let far = self.programs.get_mut(&program).ok_or(Refusal::Limit)?;
+        *far.manner.lock().unwrap_or_else(PoisonError::into_inner) = manner;
+        let replies = || Replies {
+            running: Arc::clone(&far.running),
+            manner: Arc::clone(&far.manner),
+            outgoing: Arc::clone(&self.outgoing),
+        };
         let socket = if to.is_ipv4() { &mut far.v4 } else { &mut far.v6 };
         let socket = match socket {
             Some(socket) => socket,
             None => {
-                let made = FarSocket::open(program, to.is_ipv4(), &far.running, &self.outgoing);
+                let made = FarSocket::open(program, to.is_ipv4(), replies());
                 socket.insert(made.ok_or(Refusal::Unusable)?)
             }
         };
@@ -207,10 +222,15 @@ impl FarPrograms {
         if self.programs.len() >= context.limits.max_udp_programs {
             return None;
         }
-        let record =
-            FlowRecord::new(Kind::Udp, true, Arc::clone(&context.peer), String::new(), Some(program));
+        let record = FlowRecord::new(Protocol::Udp, Arc::clone(&context.peer)).by_peer().of(Some(program));
         let running = context.flows.add(record, context.limits.max_flows)?;
-        Some(FarProgram { v4: None, v6: None, running: Arc::new(running), seen: (0, Instant::now()) })
+        Some(FarProgram {
+            v4: None,
+            v6: None,
+            running: Arc::new(running),
+            manner: Arc::default(),
+            seen: (0, Instant::now()),
+        })
     }
 
     fn look_up(&self, context: Context, remote: Target) -> State {
@@ -256,12 +276,7 @@ impl FarProgram {
 
 impl FarSocket {
     /// Opens a socket for a program, and hands what it receives to the peer.
-    fn open(
-        program: SocketAddr,
-        is_v4: bool,
-        running: &Arc<Running>,
-        outgoing: &Arc<Outgoing>,
-    ) -> Option<Arc<Self>> {
+    fn open(program: SocketAddr, is_v4: bool, replies: Replies) -> Option<Arc<Self>> {
         let any = if is_v4 {
             (Ipv4Addr::UNSPECIFIED, 0).into()
         } else {
@@ -270,24 +285,29 @@ impl FarSocket {
         let socket = std::net::UdpSocket::bind(any).ok()?;
         socket.set_nonblocking(true).ok()?;
         let socket = Arc::new(UdpSocket::from_std(socket).ok()?);
-        let (running, outgoing) = (Arc::clone(running), Arc::clone(outgoing));
-        let receiving = tokio::spawn(receive(program, Arc::clone(&socket), running, outgoing)).abort_handle();
+        let receiving = tokio::spawn(replies.receive(program, Arc::clone(&socket))).abort_handle();
         Some(Arc::new(Self { socket, receiving }))
     }
 }
 
-async fn receive(
-    program: SocketAddr,
-    socket: Arc<UdpSocket>,
+/// Where the datagrams go that a program's socket receives.
+struct Replies {
     running: Arc<Running>,
+    manner: Arc<Mutex<Manner>>,
     outgoing: Arc<Outgoing>,
-) {
-    let mut buffer = vec![0; LARGEST];
-    loop {
-        // An error is an earlier datagram's: its remote was unreachable.
-        let Ok((length, from)) = socket.recv_from(&mut buffer).await else { continue };
-        running.record.count(length as u64, 0);
-        let announcement = Announcement { program, remote: from.into(), to_program: true };
-        outgoing.send(&announcement, Bytes::copy_from_slice(&buffer[..length]));
+}
+
+impl Replies {
+    async fn receive(self, program: SocketAddr, socket: Arc<UdpSocket>) {
+        let mut buffer = vec![0; LARGEST];
+        loop {
+            // An error is an earlier datagram's: its remote was unreachable.
+            let Ok((length, from)) = socket.recv_from(&mut buffer).await else { continue };
+            self.running.record.count(length as u64, 0);
+            let manner = *self.manner.lock().unwrap_or_else(PoisonError::into_inner);
+            let announcement =
+                Announcement { program, remote: from.into(), to_program: true, manner: Manner::default() };
+            self.outgoing.send(&announcement, manner, Bytes::copy_from_slice(&buffer[..length]));
+        }
     }
 }

@@ -7,3 +7,4 @@ mod programs;
 pub(crate) use far::FarPrograms;
 pub(crate) use outgoing::Outgoing;
 pub use programs::{Program, Programs};
+pub(crate) use programs::{Reply, replies};

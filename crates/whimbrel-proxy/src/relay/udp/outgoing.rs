@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use whimbrel::{Mocket, Outcome, Sender};
 
-use crate::protocol::{Announcement, Context, Datagram, Refusal};
+use crate::protocol::{Announcement, Context, Datagram, Manner, Refusal};
 
 /// How long a datagram may wait to be sent. Later ones are of more use.
 const LIFETIME: Duration = Duration::from_secs(1);
@@ -16,9 +16,23 @@ const REST: Duration = Duration::from_secs(5);
 /// The silence after which a context may make room for another.
 const QUIET: Duration = Duration::from_secs(30);
 
+/// The most manners whose senders are kept.
+const MOST_MANNERS: usize = 64;
+
+fn sender(mocket: &Mocket, manner: Manner) -> Sender {
+    let sender = mocket.sender().unreliable().unsequenced().lifetime(manner.lifetime.unwrap_or(LIFETIME));
+    match manner.priority {
+        Some(priority) => sender.priority(priority).build(),
+        None => sender.build(),
+    }
+}
+
 /// Datagrams to the peer.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
+    mocket: Mocket,
+    /// A sender for each manner in use.
+    senders: Mutex<HashMap<Manner, Sender>>,
     datagrams: Sender,
     announcements: Sender,
     most: usize,
@@ -51,13 +65,13 @@ enum State {
 
 impl Outgoing {
     pub(crate) fn new(mocket: Mocket, most: usize) -> Self {
-        let datagrams = mocket.sender().unreliable().unsequenced().lifetime(LIFETIME).build();
+        let datagrams = sender(&mocket, Manner::default());
         let announcements = mocket.sender().unsequenced().build();
-        Self { datagrams, announcements, most, table: Mutex::default() }
+        Self { mocket, senders: Mutex::default(), datagrams, announcements, most, table: Mutex::default() }
     }
 
-    /// Sends a datagram, unless the peer does not take it or too much is waiting.
-    pub(crate) fn send(self: &Arc<Self>, announcement: &Announcement, payload: Bytes) {
+    /// Sends a datagram in this manner, unless the peer does not take it or too much is waiting.
+    pub(crate) fn send(self: &Arc<Self>, announcement: &Announcement, manner: Manner, payload: Bytes) {
         let Some((context, state)) = self.prepare(announcement) else { return };
         let message = match state {
             State::Known => Datagram::Plain(context, payload),
@@ -65,10 +79,21 @@ impl Outgoing {
             State::Refused(_) => return,
         };
         // A full queue loses the datagram, as a router would.
-        self.datagrams.try_send(message.to_bytes()).ok();
+        self.in_manner(manner, |sender| sender.try_send(message.to_bytes()).ok());
         if matches!(state, State::New) {
             self.announce(context, announcement.clone());
         }
+    }
+
+    fn in_manner<T>(&self, manner: Manner, send: impl FnOnce(&Sender) -> T) -> T {
+        if manner == Manner::default() {
+            return send(&self.datagrams);
+        }
+        let mut senders = self.senders.lock().unwrap_or_else(PoisonError::into_inner);
+        if senders.len() >= MOST_MANNERS && !senders.contains_key(&manner) {
+            senders.clear();
+        }
+        send(senders.entry(manner).or_insert_with(|| sender(&self.mocket, manner)))
     }
 
     /// Sends a message about datagrams. A full queue loses it.
