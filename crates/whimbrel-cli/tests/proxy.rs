@@ -375,7 +375,7 @@ fn a_wrong_command_line_is_one_sentence() {
         (&["--listen", "127.0.0.1:0", "--allow", key], "write KEY=NETWORK:PORTS", 2),
         (
             &["--listen", "127.0.0.1:0", "--allow", &format!("{key}=10.0.0.0/40:1")],
-            "does not say what may be opened",
+            "does not name targets",
             2,
         ),
         (&["--socks", &taken_address, "--peer", &url], "another program has that port", 1),
