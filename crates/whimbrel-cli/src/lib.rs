@@ -15,6 +15,7 @@ mod paths;
 #[cfg(unix)]
 pub mod perf;
 pub mod process;
+pub mod proxy;
 pub mod settings;
 mod shown;
 #[cfg(unix)]

@@ -15,8 +15,9 @@ use whimbrel_cli::output::{OutputClosed, note, output_error};
 #[cfg(unix)]
 use whimbrel_cli::perf::PerfCommand;
 use whimbrel_cli::process::{Interrupted, Misused};
-use whimbrel_cli::settings::CheckCommand;
 #[cfg(unix)]
+use whimbrel_cli::proxy::ProxyCommand;
+use whimbrel_cli::settings::CheckCommand;
 use whimbrel_cli::status::{ReloadCommand, StatusCommand, StopCommand};
 
 /// Keeps programs talking while the network moves under them.
@@ -35,6 +36,7 @@ enum Command {
     Cat(Box<CatCommand>),
     #[cfg(unix)]
     Perf(Box<PerfCommand>),
+    Proxy(Box<ProxyCommand>),
     #[cfg(unix)]
     Link(Box<LinkCommand>),
     #[cfg(unix)]
@@ -78,6 +80,7 @@ fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Key(command) => command.run(),
         Command::Cat(command) => command.run(),
+        Command::Proxy(command) => command.run(),
         #[cfg(unix)]
         Command::Perf(command) => command.run(),
         #[cfg(unix)]

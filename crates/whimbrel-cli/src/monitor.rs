@@ -82,7 +82,7 @@ pub(crate) async fn until_stopped(service: &mut Service, reload: &mut Reload) ->
 }
 
 /// Tells the one who asked, and whoever watches, how it went.
-fn answer(service: &Service, asked: Asked, reloaded: Result<String, String>) {
+pub(crate) fn answer(service: &Service, asked: Asked, reloaded: Result<String, String>) {
     match reloaded {
         Ok(said) => {
             note(format_args!("configuration read again: {said}"));

@@ -29,7 +29,10 @@ pub async fn bind(config: Config, address: SocketAddr) -> Result<Endpoint, BindF
 }
 
 /// Binds to all addresses of both families, or of IPv4 only on a machine without IPv6.
-pub(crate) async fn bind_both_families(config: Config, port: u16) -> Result<Endpoint, BindFailed> {
+///
+/// # Errors
+/// See [`bind`].
+pub async fn bind_both_families(config: Config, port: u16) -> Result<Endpoint, BindFailed> {
     match bind(config.clone(), (Ipv6Addr::UNSPECIFIED, port).into()).await {
         Err(BindFailed(BindError::System(_, error))) if error.kind() != ErrorKind::AddrInUse => {
             bind(config, (Ipv4Addr::UNSPECIFIED, port).into()).await

@@ -69,7 +69,7 @@ mod with_port;
 pub use prometheus_client;
 
 pub use activity::{ActivityLog, ActivityOptions};
-pub use bind::{BindFailed, bind, bind_advice};
+pub use bind::{BindFailed, bind, bind_advice, bind_both_families};
 pub use command::{Asked, Command, StoppedBy};
 pub use config_file::{ConfigError, Mistake, parse_config, read_config, refuse_setting};
 #[cfg(unix)]

@@ -64,19 +64,30 @@ impl Running {
 
     /// Starts it and waits until it listens, as announced on standard error.
     pub(crate) fn noting(command: &mut Command) -> Self {
+        Self::saying(command, "listening ").0
+    }
+
+    /// Starts it and waits for a line on standard error that begins so, whose rest becomes `listening`. Returns the
+    /// lines before it, too.
+    pub(crate) fn saying(command: &mut Command, begin: &str) -> (Self, Vec<String>) {
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut errors = BufReader::new(child.stderr.take().unwrap());
-        let mut listening = String::new();
+        let (mut listening, mut before) = (String::new(), Vec::new());
         while listening.is_empty() {
             let mut line = String::new();
-            assert_ne!(errors.read_line(&mut line).unwrap(), 0, "it ended before it listened");
-            listening = line.strip_prefix("listening ").unwrap_or_default().trim().to_owned();
+            assert_ne!(
+                errors.read_line(&mut line).unwrap(),
+                0,
+                "it ended before it said `{begin}`: {before:?}"
+            );
+            listening = line.strip_prefix(begin).unwrap_or_default().trim().to_owned();
+            before.push(line.trim().to_owned());
         }
         let stderr = std::thread::spawn(move || read_text(errors));
         let output = child.stdout.take().unwrap();
         let stdout = std::thread::spawn(move || read_all(output));
-        Self { child, stdout: Some(stdout), stderr: Some(stderr), listening }
+        (Self { child, stdout: Some(stdout), stderr: Some(stderr), listening }, before)
     }
 
     /// Starts it without waiting for anything.

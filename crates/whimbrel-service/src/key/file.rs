@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use whimbrel::{Identity, Secret};
 use zeroize::Zeroizing;
 
-use super::default_key_file;
+use super::{NoPlace, default_key_file};
 use crate::private_file::{self, Exposure, make_folders, private};
 
 /// The prefix of the line; 64 hexadecimal digits follow.
@@ -38,6 +38,9 @@ pub enum KeyFileError {
     /// The system reported an error.
     #[error("cannot use the key file {path}: {1}; check the path, or name another file", path = .0.display())]
     System(PathBuf, io::Error),
+    /// No file was given, and there is no default place.
+    #[error(transparent)]
+    NoPlace(#[from] NoPlace),
 }
 
 /// Reads a key.
@@ -116,6 +119,25 @@ pub fn own_or_temporary(file: Option<&Path>) -> Result<(Identity, bool), KeyFile
         Err(KeyFileError::Missing(_)) => Ok(temporary()),
         Err(error) => Err(error),
     }
+}
+
+/// Returns the key in `file`, or else at the default place. A key that is missing is made. The returned flag is true if
+/// it was.
+///
+/// # Errors
+/// See [`load`] and [`save_new`]; or there is no default place.
+pub fn own_or_new(file: Option<&Path>) -> Result<(Identity, bool), KeyFileError> {
+    let path = file.map_or_else(default_key_file, |file| Ok(file.to_owned()))?;
+    match load(&path) {
+        Err(KeyFileError::Missing(_)) => {}
+        loaded => return loaded.map(|identity| (identity, false)),
+    }
+    let identity = whimbrel::new_identity();
+    match file {
+        Some(_) => save_new(&path, &identity)?,
+        None => save_new_with_folders(&path, &identity)?,
+    }
+    Ok((identity, true))
 }
 
 fn parse(text: &[u8]) -> Option<Secret> {

@@ -17,7 +17,7 @@ mod places;
 mod psk;
 mod salt;
 
-pub use file::{KeyFileError, load, own_or_temporary, save_new, save_new_with_folders};
+pub use file::{KeyFileError, load, own_or_new, own_or_temporary, save_new, save_new_with_folders};
 pub use known_peers::{KnownPeers, KnownPeersError};
 pub use places::{NoPlace, default_key_file, default_known_peers_file};
 pub use psk::{PskError, read_psk, save_new_psk};

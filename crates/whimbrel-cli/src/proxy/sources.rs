@@ -1,0 +1,87 @@
+//! Where the settings of a proxy come from.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+use whimbrel::Url;
+use whimbrel_proxy::intercept::Forward;
+use whimbrel_proxy::{PeerSettings, Settings};
+
+use super::permit::Allowed;
+use crate::dial::TransportOptions;
+use crate::monitor::MonitorOptions;
+use crate::process::Misused;
+use crate::units;
+
+/// The configuration file, if there is one, and the options of the command line, which win over it.
+#[derive(Args, Clone, Debug)]
+pub(super) struct Sources {
+    /// Take programs' connections by SOCKS5 on this address.
+    #[arg(long, value_name = "ADDR", value_parser = units::address)]
+    socks: Option<SocketAddr>,
+    /// Take programs' connections by HTTP CONNECT on this address.
+    #[arg(long, value_name = "ADDR", value_parser = units::address)]
+    connect: Option<SocketAddr>,
+    /// Let a port of this host stand for a target behind the peer: [ADDRESS:]PORT=HOST:PORT. May be repeated.
+    #[arg(long, value_name = "FORWARD")]
+    forward: Vec<Forward>,
+    /// The peer to carry connections to, as it printed it: whimbrel://KEY@HOST:PORT.
+    #[arg(long, value_name = "URL")]
+    peer: Option<Url>,
+    /// Listen for peers on this address.
+    #[arg(long, value_name = "ADDR", value_parser = units::address)]
+    listen: Option<SocketAddr>,
+    /// Let the peer with this key open these targets from here: KEY=NETWORK:PORTS, also several with commas, and names
+    /// such as *.example.org:443. Networks do not include this host itself unless they name it, such as
+    /// 127.0.0.1:22. May be repeated.
+    #[arg(long, value_name = "KEY=TARGETS")]
+    allow: Vec<Allowed>,
+    /// Our own key file. It is made if it is missing [default: ~/.config/whimbrel/key].
+    #[arg(long, value_name = "FILE")]
+    pub(super) key: Option<PathBuf>,
+    /// Read settings from this TOML file; options of the command line win over it. SIGHUP and `whimbrel reload` read it
+    /// again. `whimbrel proxy check FILE` checks it, and docs/proxy.toml shows all settings.
+    #[arg(long, value_name = "FILE")]
+    pub(super) config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) transport: TransportOptions,
+    #[command(flatten)]
+    monitor: MonitorOptions,
+}
+
+impl Sources {
+    /// Reads the file, if there is one, and applies the command line.
+    ///
+    /// # Errors
+    /// The file cannot be read, or has a mistake, or the whole makes no sense.
+    pub(super) fn read(&self) -> Result<Settings, Misused> {
+        let mut settings = match &self.config {
+            Some(file) => super::read(file)?,
+            None => Settings::default(),
+        };
+        let ways = &mut settings.ways_in;
+        ways.socks = self.socks.or(ways.socks);
+        ways.connect = self.connect.or(ways.connect);
+        ways.forward.extend(self.forward.iter().cloned());
+        if let Some(url) = &self.peer {
+            // It is the one that everything goes to.
+            settings.peers.insert(0, PeerSettings::dialled(url.clone()));
+        }
+        for Allowed { key, permits } in &self.allow {
+            let known = settings.peers.iter().position(|peer| peer.key().is_ok_and(|known| known == *key));
+            let at = known.unwrap_or_else(|| {
+                settings.peers.push(PeerSettings::of_key(*key));
+                settings.peers.len() - 1
+            });
+            settings.peers[at].may_open.extend(permits.iter().cloned());
+        }
+        if self.listen.is_some() {
+            settings.listen.get_or_insert_default().address = self.listen;
+        }
+        self.transport.apply(&mut settings.transport);
+        self.monitor.apply(&mut settings.service);
+        settings.check().map_err(|error| Misused(format!("{error}")))?;
+        Ok(settings)
+    }
+}

@@ -1,0 +1,470 @@
+//! Tests of `whimbrel proxy`: programs, two proxies, and servers behind the far one, all real.
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use common::{Home, Running, assert_fails, whimbrel};
+use socket2::SockRef;
+
+/// Longer than anything takes on a slow machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A near and a far proxy.
+struct Pair {
+    near: Running,
+    far: Running,
+    socks: SocketAddr,
+    connect: SocketAddr,
+    forward: SocketAddr,
+    control: String,
+    /// The folders last: they are deleted when nothing runs in them any more.
+    _homes: [Home; 2],
+}
+
+/// Starts two proxies. The near one may open `permits` from the far one. `between` may put something between them.
+fn pair(name: &str, permits: &str, forward: &str, between: impl FnOnce(&str) -> String) -> Pair {
+    let homes = [Home::new(&format!("{name}-near")), Home::new(&format!("{name}-far"))];
+    let made = whimbrel(&homes[0]).args(["key", "new"]).output().unwrap();
+    assert!(made.status.success());
+    let shown = whimbrel(&homes[0]).args(["key", "show"]).output().unwrap();
+    let key = String::from_utf8(shown.stdout).unwrap().trim().to_owned();
+    let far = Running::listening(whimbrel(&homes[1]).args([
+        "proxy",
+        "run",
+        "--listen",
+        "127.0.0.1:0",
+        "--allow",
+        &format!("{key}={permits}"),
+    ]));
+    let control = homes[0].file("near.sock").display().to_string();
+    let (near, said) = Running::saying(
+        whimbrel(&homes[0]).args([
+            "proxy",
+            "run",
+            "--peer",
+            &between(&far.listening),
+            "--socks",
+            "127.0.0.1:0",
+            "--connect",
+            "127.0.0.1:0",
+            "--forward",
+            &format!("0={forward}"),
+            "--control",
+            &control,
+        ]),
+        "connected to ",
+    );
+    let port = |begin: &str| {
+        let line = said.iter().find_map(|line| line.strip_prefix(begin)).unwrap();
+        line.parse().unwrap()
+    };
+    let (socks, connect, forward) = (port("SOCKS5 on "), port("HTTP CONNECT on "), port("a forward on "));
+    Pair { near, far, socks, connect, forward, control, _homes: homes }
+}
+
+impl Pair {
+    /// Asks for a connection by SOCKS5. Returns it and the reply's code.
+    fn socks(&self, host: &str, port: u16) -> (TcpStream, u8) {
+        let mut tcp = dial(self.socks);
+        tcp.write_all(&[5, 1, 0]).unwrap();
+        tcp.read_exact(&mut [0; 2]).unwrap();
+        let mut request = vec![5, 1, 0, 3, host.len() as u8];
+        request.extend_from_slice(host.as_bytes());
+        request.extend_from_slice(&port.to_be_bytes());
+        tcp.write_all(&request).unwrap();
+        let mut reply = [0; 10];
+        tcp.read_exact(&mut reply).unwrap();
+        (tcp, reply[1])
+    }
+}
+
+fn dial(address: SocketAddr) -> TcpStream {
+    let tcp = TcpStream::connect(address).unwrap();
+    tcp.set_read_timeout(Some(PATIENCE)).unwrap();
+    tcp
+}
+
+/// Serves the next connection in a thread.
+fn serve<T: Send + 'static>(
+    listener: &TcpListener,
+    serve: impl FnOnce(TcpStream) -> T + Send + 'static,
+) -> JoinHandle<T> {
+    let listener = listener.try_clone().unwrap();
+    thread::spawn(move || {
+        let (tcp, _) = listener.accept().unwrap();
+        tcp.set_read_timeout(Some(PATIENCE)).unwrap();
+        serve(tcp)
+    })
+}
+
+fn read_to_end(mut tcp: &TcpStream) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    tcp.read_to_end(&mut bytes).unwrap();
+    bytes
+}
+
+/// Bytes that differ from place to place.
+fn payload(length: usize) -> Vec<u8> {
+    (0..length as u64).map(|at| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
+}
+
+/// Reads to the end, then says how much that was.
+fn count(tcp: TcpStream) {
+    let length = read_to_end(&tcp).len();
+    (&tcp).write_all(format!("{length} bytes").as_bytes()).unwrap();
+}
+
+fn open(name: &str) -> (Pair, TcpListener, u16) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let permits = format!("127.0.0.1:{port},localhost:{port}");
+    let pair = pair(name, &permits, &format!("127.0.0.1:{port}"), str::to_owned);
+    (pair, listener, port)
+}
+
+#[test]
+fn each_way_in_carries_every_byte_in_both_directions() {
+    let (pair, listener, port) = open("proxy-ways");
+    let sent = payload(3_000_000);
+    let ways: [&dyn Fn() -> TcpStream; 3] = [
+        &|| {
+            let (tcp, code) = pair.socks("localhost", port);
+            assert_eq!(code, 0);
+            tcp
+        },
+        &|| {
+            let mut tcp = dial(pair.connect);
+            write!(tcp, "CONNECT 127.0.0.1:{port} HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+            let mut answer = [0; 39];
+            tcp.read_exact(&mut answer).unwrap();
+            assert_eq!(&answer, b"HTTP/1.1 200 Connection established\r\n\r\n");
+            tcp
+        },
+        &|| dial(pair.forward),
+    ];
+    for way in ways {
+        let (back, wanted) = (sent.clone(), sent.clone());
+        let server = serve(&listener, move |mut tcp| {
+            tcp.write_all(&back).unwrap();
+            tcp.shutdown(Shutdown::Write).unwrap();
+            assert!(read_to_end(&tcp) == wanted, "what the server read");
+        });
+        let mut tcp = way();
+        let reading = {
+            let tcp = tcp.try_clone().unwrap();
+            thread::spawn(move || read_to_end(&tcp))
+        };
+        tcp.write_all(&sent).unwrap();
+        tcp.shutdown(Shutdown::Write).unwrap();
+        assert!(reading.join().unwrap() == sent, "what the program read");
+        server.join().unwrap();
+    }
+    let status =
+        whimbrel(&Home::new("proxy-ways-status")).args(["status", &pair.control, "--json"]).output().unwrap();
+    let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
+    assert_eq!(
+        (&status["more"]["flows"]["opened"], &status["more"]["peers"][0]["state"]),
+        (&3.into(), &"connected".into())
+    );
+    pair.near.signal("-TERM");
+    assert_eq!(pair.near.end().0, Some(0));
+    pair.far.signal("-TERM");
+    assert_eq!(pair.far.end().0, Some(0));
+}
+
+#[test]
+fn fin_and_rst_are_what_they_are_without_a_proxy() {
+    let (pair, listener, port) = open("proxy-ends");
+    // The program ends first, and still gets the answer.
+    let server = serve(&listener, count);
+    let (mut tcp, _) = pair.socks("127.0.0.1", port);
+    tcp.write_all(&payload(1_000_000)).unwrap();
+    tcp.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(read_to_end(&tcp), b"1000000 bytes");
+    server.join().unwrap();
+    // The server ends first, and still reads.
+    let server = serve(&listener, |tcp| {
+        (&tcp).write_all(b"bye").unwrap();
+        tcp.shutdown(Shutdown::Write).unwrap();
+        read_to_end(&tcp).len()
+    });
+    let (mut tcp, _) = pair.socks("127.0.0.1", port);
+    assert_eq!(read_to_end(&tcp), b"bye");
+    tcp.write_all(&payload(1_000_000)).unwrap();
+    drop(tcp);
+    assert_eq!(server.join().unwrap(), 1_000_000);
+    // The server resets.
+    let server = serve(&listener, |mut tcp| {
+        tcp.read_exact(&mut [0; 2]).unwrap();
+        SockRef::from(&tcp).set_linger(Some(Duration::ZERO)).unwrap();
+    });
+    let (mut tcp, _) = pair.socks("127.0.0.1", port);
+    tcp.write_all(b"hi").unwrap();
+    assert_eq!(tcp.read(&mut [0; 9]).unwrap_err().kind(), ErrorKind::ConnectionReset);
+    server.join().unwrap();
+    // The program resets.
+    let server = serve(&listener, |mut tcp| {
+        tcp.read_exact(&mut [0; 2]).unwrap();
+        tcp.read(&mut [0; 9]).unwrap_err().kind()
+    });
+    let (mut tcp, _) = pair.socks("127.0.0.1", port);
+    tcp.write_all(b"hi").unwrap();
+    thread::sleep(Duration::from_millis(100));
+    SockRef::from(&tcp).set_linger(Some(Duration::ZERO)).unwrap();
+    drop(tcp);
+    assert_eq!(server.join().unwrap(), ErrorKind::ConnectionReset);
+}
+
+#[test]
+fn a_program_is_told_why_there_is_no_connection() {
+    let (pair, listener, port) = open("proxy-refused");
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    let not_permitted = other.local_addr().unwrap().port();
+    // RFC 1928 section 6: 2 is not allowed by ruleset, 4 host unreachable, 5 refused.
+    assert_eq!(pair.socks("127.0.0.1", not_permitted).1, 2, "not permitted");
+    assert_eq!(pair.socks("no-such-name.invalid", port).1, 4, "no such name");
+    drop(listener);
+    assert_eq!(pair.socks("127.0.0.1", port).1, 5, "nobody listens");
+    let mut tcp = dial(pair.connect);
+    write!(tcp, "CONNECT 127.0.0.1:{not_permitted} HTTP/1.1\r\n\r\n").unwrap();
+    let answer = String::from_utf8(read_to_end(&tcp)).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 403 ") && answer.contains("does not let this key"), "{answer}");
+    let mut tcp = dial(pair.forward);
+    let ended = tcp.read(&mut [0; 9]).map_err(|error| error.kind());
+    assert_eq!(ended, Err(ErrorKind::ConnectionReset), "a forward resets what it cannot carry");
+    other.set_nonblocking(true).unwrap();
+    assert!(other.accept().is_err(), "nobody connected to what is not permitted");
+}
+
+#[test]
+fn programs_that_do_not_read_hold_back_nobody_else() {
+    let (pair, listener, port) = open("proxy-stalled");
+    let stalled: Vec<_> = (0..4)
+        .map(|_| {
+            let server = serve(&listener, |mut tcp| {
+                tcp.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
+                while tcp.write_all(&[0; 65_536]).is_ok() {}
+            });
+            (pair.socks("127.0.0.1", port).0, server)
+        })
+        .collect();
+    thread::sleep(Duration::from_millis(700));
+    let server = serve(&listener, count);
+    let (mut tcp, _) = pair.socks("127.0.0.1", port);
+    tcp.write_all(&payload(2_000_000)).unwrap();
+    tcp.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(read_to_end(&tcp), b"2000000 bytes");
+    server.join().unwrap();
+    drop(stalled);
+}
+
+#[test]
+fn datagrams_go_both_ways_and_a_reply_may_come_from_anywhere() {
+    let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let third = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let port = server.local_addr().unwrap().port();
+    let pair = pair("proxy-udp", &format!("127.0.0.1:{port}"), "localhost:1", str::to_owned);
+    let mut tcp = dial(pair.socks);
+    tcp.write_all(&[5, 1, 0]).unwrap();
+    tcp.read_exact(&mut [0; 2]).unwrap();
+    tcp.write_all(&[5, 3, 0, 1, 0, 0, 0, 0, 0, 0]).unwrap();
+    let mut reply = [0; 10];
+    tcp.read_exact(&mut reply).unwrap();
+    let relay = SocketAddr::from(([127, 0, 0, 1], u16::from_be_bytes([reply[8], reply[9]])));
+    let program = UdpSocket::bind("127.0.0.1:0").unwrap();
+    for socket in [&program, &server] {
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    }
+    let head = |port: u16| [&[0, 0, 0, 1, 127, 0, 0, 1][..], &port.to_be_bytes()].concat();
+    let mut buffer = vec![0; 70_000];
+    for length in [0, 1, 1_400, 20_000, 60_000] {
+        let sent = payload(length);
+        program.send_to(&[head(port), sent.clone()].concat(), relay).unwrap();
+        let (got, from) = server.recv_from(&mut buffer).unwrap();
+        assert!(buffer[..got] == sent, "{length} bytes to the server");
+        server.send_to(&sent, from).unwrap();
+        let got = program.recv(&mut buffer).unwrap();
+        assert!(buffer[..got] == [head(port), sent].concat(), "{length} bytes back");
+        // Somebody else answers: endpoint-independent filtering.
+        third.send_to(b"from elsewhere", from).unwrap();
+        let got = program.recv(&mut buffer).unwrap();
+        let wanted = [head(third.local_addr().unwrap().port()), b"from elsewhere".to_vec()].concat();
+        assert!(buffer[..got] == wanted);
+    }
+    // What is not permitted is not sent: what comes next is the first that arrives.
+    program.send_to(&[head(third.local_addr().unwrap().port()), b"no".to_vec()].concat(), relay).unwrap();
+    program.send_to(&[head(port), b"yes".to_vec()].concat(), relay).unwrap();
+    let got = server.recv(&mut buffer).unwrap();
+    assert_eq!(&buffer[..got], b"yes");
+    third.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    assert!(third.recv(&mut buffer).is_err(), "the far end sends nowhere that is not permitted");
+    // Another program's datagrams are not taken for this one's.
+    let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
+    stranger.send_to(&[head(port), b"stranger".to_vec()].concat(), relay).unwrap();
+    program.send_to(&[head(port), b"last".to_vec()].concat(), relay).unwrap();
+    let got = server.recv(&mut buffer).unwrap();
+    assert_eq!(&buffer[..got], b"last");
+}
+
+#[test]
+fn flows_wait_through_an_outage_and_lose_nothing() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let home = Home::new("proxy-outage-link");
+    let mut link = None;
+    let between = |url: &str| {
+        let (key, to) = url.strip_prefix("whimbrel://").unwrap().split_once('@').unwrap();
+        let running = Running::listening(whimbrel(&home).args([
+            "link",
+            "--listen",
+            "127.0.0.1:0",
+            "--to",
+            to,
+            "--delay",
+            "5ms",
+            "--rate",
+            "20mbit",
+            "--outage",
+            "at 2s for 3s",
+        ]));
+        let url = format!("whimbrel://{key}@{}", running.listening);
+        link = Some(running);
+        url
+    };
+    let pair = pair("proxy-outage", &format!("127.0.0.1:{port}"), "localhost:1", between);
+    let server = serve(&listener, |mut tcp| {
+        let mut numbers = Vec::new();
+        let mut number = [0; 4];
+        while tcp.read_exact(&mut number).is_ok() {
+            numbers.push((u32::from_be_bytes(number), Instant::now()));
+        }
+        numbers
+    });
+    let (mut tcp, code) = pair.socks("127.0.0.1", port);
+    assert_eq!(code, 0);
+    for number in 0..160_u32 {
+        tcp.write_all(&number.to_be_bytes()).unwrap();
+        thread::sleep(Duration::from_millis(50));
+    }
+    drop(tcp);
+    let numbers = server.join().unwrap();
+    assert!(numbers.iter().map(|(number, _)| *number).eq(0..160), "every byte, in order, once");
+    let longest = numbers.windows(2).map(|pair| pair[1].1 - pair[0].1).max().unwrap();
+    assert!(longest > Duration::from_secs(2), "there was an outage: {longest:?}");
+    drop(link);
+}
+
+#[test]
+fn a_wrong_command_line_is_one_sentence() {
+    let home = Home::new("proxy-wrong");
+    let key = "9I1nPhqj7OBn3w4Jx5JzKRqXy8DxvbSCG5PInZRN7i0";
+    let url = format!("whimbrel://{key}@127.0.0.1:9");
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken_address = taken.local_addr().unwrap().to_string();
+    for (arguments, hint, code) in [
+        (&[][..], "the proxy would do nothing", 2),
+        (&["--socks", "127.0.0.1:0"], "there is no peer to carry connections to", 2),
+        (&["--socks", "0.0.0.0:0", "--peer", &url], "is open to other hosts", 2),
+        (&["--socks", "127.0.0.1:0", "--peer", "whimbrel://127.0.0.1:9"], "has no key", 2),
+        (&["--listen", "127.0.0.1:0", "--allow", key], "write KEY=NETWORK:PORTS", 2),
+        (
+            &["--listen", "127.0.0.1:0", "--allow", &format!("{key}=10.0.0.0/40:1")],
+            "does not name targets",
+            2,
+        ),
+        (&["--socks", &taken_address, "--peer", &url], "another program has that port", 1),
+        (&["--config", "/no/such/file"], "/no/such/file", 2),
+    ] {
+        let output = whimbrel(&home).args(["proxy", "run"]).args(arguments).output().unwrap();
+        assert_fails(&output, hint);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_file_is_checked_and_read_again() {
+    let home = Home::new("proxy-file");
+    let (file, control) = (home.file("proxy.toml"), home.file("p.sock"));
+    let key = "9I1nPhqj7OBn3w4Jx5JzKRqXy8DxvbSCG5PInZRN7i0";
+    let text = |permit: &str| {
+        format!(
+            "[listen]\naddress = '127.0.0.1:0'\n[service]\ncontrol = '{}'\n[[peer]]\nkey = '{key}'\nmay_open = ['{permit}']\n",
+            control.display()
+        )
+    };
+    std::fs::write(&file, text("10.0.0.0/40:1")).unwrap();
+    let path = file.display().to_string();
+    let check = || whimbrel(&home).args(["proxy", "check", &path]).output().unwrap();
+    assert_fails(&check(), "proxy.toml:7:");
+    std::fs::write(&file, text("10.0.0.0/8:1")).unwrap();
+    assert!(check().status.success());
+    let running = Running::listening(whimbrel(&home).args(["proxy", "run", "--config", &path]));
+    std::fs::write(&file, text("10.0.0.0/8:2")).unwrap();
+    let control = control.display().to_string();
+    let said = whimbrel(&home).args(["reload", &control]).output().unwrap();
+    let said = String::from_utf8(said.stdout).unwrap();
+    assert!(said.contains("may open something else"), "{said}");
+    running.signal("-TERM");
+    assert_eq!(running.end().0, Some(0));
+}
+
+#[test]
+fn rules_decide_and_are_read_again() {
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = server.local_addr().unwrap().port();
+    let home = Home::new("proxy-rules");
+    let (file, control) = (home.file("proxy.toml"), home.file("p.sock"));
+    // Nobody answers at this peer: what is carried goes nowhere.
+    let url = "whimbrel://9I1nPhqj7OBn3w4Jx5JzKRqXy8DxvbSCG5PInZRN7i0@127.0.0.1:9";
+    let write = |rules: &str| {
+        let text = format!(
+            "[in]\nsocks = '127.0.0.1:0'\n[service]\ncontrol = '{}'\n[[peer]]\nname = 'far'\nurl = '{url}'\n{rules}",
+            control.display()
+        );
+        std::fs::write(&file, text).unwrap();
+    };
+    let direct =
+        format!("[[rule]]\nname = 'here'\nprotocol = 'tcp'\nto = ['localhost:{port}']\naction = 'direct'\n");
+    write(&direct);
+    let path = file.display().to_string();
+    let (running, said) =
+        Running::saying(whimbrel(&home).args(["proxy", "run", "--config", &path]), "not connected to far: ");
+    let socks = said.iter().find_map(|line| line.strip_prefix("SOCKS5 on ")).unwrap().parse().unwrap();
+    let ask = |name: &str| {
+        let mut tcp = dial(socks);
+        let head =
+            [&[5, 1, 0, 5, 1, 0, 3, name.len() as u8][..], name.as_bytes(), &port.to_be_bytes()].concat();
+        tcp.write_all(&head).unwrap();
+        let mut reply = [0; 12];
+        tcp.read_exact(&mut reply).unwrap();
+        (tcp, reply[3])
+    };
+    let serving = serve(&server, count);
+    let (mut tcp, code) = ask("localhost");
+    assert_eq!(code, 0, "connected by the proxy itself");
+    tcp.write_all(b"five!").unwrap();
+    tcp.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(read_to_end(&tcp), b"5 bytes");
+    serving.join().unwrap();
+    // Another file: the same flow is rejected now.
+    write("[[rule]]\nname = 'no'\naction = 'reject'\n");
+    let said = whimbrel(&home).args(["reload", &control.display().to_string()]).output().unwrap();
+    assert!(String::from_utf8(said.stdout).unwrap().contains("rules changed"));
+    assert_eq!(ask("localhost").1, 2, "not allowed by ruleset");
+    let explained = |arguments: &[&str]| {
+        let output =
+            whimbrel(&home).args(["proxy", "explain", "--config", &path]).args(arguments).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert_eq!(explained(&["tcp", "a.b:1"]), "rejected: rule 1, `no`, is the first that matches\n");
+    write(&direct);
+    assert_eq!(explained(&["udp", "a.b:1"]), "carried to far: no rule matches\n");
+    running.signal("-TERM");
+    assert_eq!(running.end().0, Some(0));
+}

@@ -1,0 +1,59 @@
+//! The two ends of a flow, as the flow sees them.
+
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+
+/// Why an end cannot go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Broken {
+    /// It was reset. A channel says with which code.
+    Reset(u64),
+    /// The session is over.
+    Lost,
+}
+
+/// A program's connection.
+pub trait Program {
+    /// Reads what the program wrote; `None` at the end.
+    ///
+    /// # Errors
+    /// The connection was reset.
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, Broken>>;
+
+    /// Writes the first of these, as far as there is room, and removes what was written. They are not empty.
+    ///
+    /// # Errors
+    /// The connection was reset, or the program reads no more.
+    fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &mut Vec<Bytes>) -> Poll<Result<(), Broken>>;
+
+    /// Ends the direction to the program (FIN). What was written before is delivered.
+    fn finish(&mut self);
+
+    /// Ends both directions at once (RST).
+    fn reset(&mut self);
+}
+
+/// A byte stream between the proxies.
+pub trait Channel {
+    /// Appends bytes that came from the peer, without waiting for more than there is. Returns false at the end.
+    ///
+    /// # Errors
+    /// The peer reset its direction, or the session is over.
+    fn poll_read(&mut self, cx: &mut Context<'_>, bytes: &mut Vec<Bytes>) -> Poll<Result<bool, Broken>>;
+
+    /// Writes as much of the bytes as there is room for, and removes that.
+    ///
+    /// # Errors
+    /// The peer reads no more, or the session is over.
+    fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &mut Bytes) -> Poll<Result<(), Broken>>;
+
+    /// Ready once the peer reads no more.
+    fn poll_stopped(&mut self, cx: &mut Context<'_>) -> Poll<Broken>;
+
+    /// Ends the direction to the peer. What was written before is delivered.
+    fn finish(&mut self);
+
+    /// Ends both directions at once with this code.
+    fn reset(&mut self, code: u64);
+}

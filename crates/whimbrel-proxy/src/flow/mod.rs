@@ -1,0 +1,8 @@
+//! A TCP flow: a program's connection on one side, a byte stream on the other. Pure: it knows both only by what they
+//! can do ([`Program`], [`Channel`]), so that it runs over real sockets and in the simulator alike.
+
+mod body;
+mod ends;
+
+pub use body::{Ended, Flow};
+pub use ends::{Broken, Channel, Program};

@@ -1,0 +1,90 @@
+//! Fixed forwards: a port of this host stands for a target behind the peer, as with `ssh -L`.
+
+use std::fmt;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::str::FromStr;
+use std::time::Duration;
+
+use bytes::Bytes;
+use socket2::SockRef;
+use tokio::net::TcpListener;
+
+use super::accept::accept;
+use super::ingress::Ingress;
+use crate::protocol::Target;
+
+/// A port of this host that stands for a target: `ADDRESS:PORT=HOST:PORT`, or `PORT=HOST:PORT` on loopback.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Forward {
+    /// Where programs connect to.
+    pub listen: SocketAddr,
+    /// Where the peer connects to.
+    pub target: Target,
+}
+
+/// A text that is no forward.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no forward: write ADDRESS:PORT=HOST:PORT, for example 127.0.0.1:8080=web.internal:80")]
+pub struct InvalidForward(String);
+
+impl FromStr for Forward {
+    type Err = InvalidForward;
+
+    fn from_str(text: &str) -> Result<Self, InvalidForward> {
+        let parse = || {
+            let (listen, target) = text.split_once('=')?;
+            let listen = match listen.parse::<u16>() {
+                Ok(port) => (Ipv4Addr::LOCALHOST, port).into(),
+                Err(_) => listen.parse().ok()?,
+            };
+            Some(Self { listen, target: target.parse().ok()? })
+        };
+        parse().ok_or_else(|| InvalidForward(text.chars().take(300).collect()))
+    }
+}
+
+impl fmt::Display for Forward {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.listen, self.target)
+    }
+}
+
+impl Ingress {
+    /// Serves a forward on this listener. The program's connection is accepted at once, and reset if the far end cannot
+    /// connect.
+    ///
+    /// # Errors
+    /// Never so far.
+    pub async fn serve_forward(self, listener: TcpListener, target: Target) -> io::Result<()> {
+        accept(listener, move |tcp, from| {
+            let (this, target) = (self.clone(), target.clone());
+            async move {
+                match this.open(&target, from, Bytes::new()).await {
+                    Ok((way, _)) => this.run(way, tcp).await,
+                    // The connection is reset when it is closed.
+                    Err(_) => drop(SockRef::from(&tcp).set_linger(Some(Duration::ZERO))),
+                }
+            }
+        })
+        .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forwards_are_read() {
+        for (text, shown) in [
+            ("8080=web.internal:80", "127.0.0.1:8080=web.internal:80"),
+            ("[::1]:53=[2001:db8::1]:53", "[::1]:53=[2001:db8::1]:53"),
+        ] {
+            assert_eq!(text.parse::<Forward>().unwrap().to_string(), shown);
+        }
+        for wrong in ["8080", "x:1=a:1", "8080=a", "=a:1"] {
+            assert!(wrong.parse::<Forward>().is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! SOCKS5 (RFC 1928) with user and password (RFC 1929). Names are looked up at the far end.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use fast_socks5::server::{Socks5ServerProtocol, SocksServerError, states};
+use fast_socks5::util::target_addr::TargetAddr;
+use fast_socks5::{ReplyError, Socks5Command};
+use serde::{Deserialize, Serialize};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
+
+use super::accept::accept;
+use super::ingress::Ingress;
+use super::socks_udp::associate;
+use crate::protocol::{Host, Outcome, Target};
+use crate::relay::Refused;
+
+/// How long a program may take to say where it wants to go.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Users and their passwords. Without any, everybody who reaches the port may use it.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Users(BTreeMap<String, String>);
+
+impl Users {
+    /// Users with these passwords.
+    pub fn new(users: impl IntoIterator<Item = (String, String)>) -> Self {
+        Self(users.into_iter().collect())
+    }
+
+    fn may(&self, user: &str, password: &str) -> bool {
+        // Every byte is looked at, so that the time says nothing about the password.
+        self.0.get(user).is_some_and(|wanted| {
+            wanted.len() == password.len()
+                && wanted.bytes().zip(password.bytes()).fold(0, |sum, (a, b)| sum | (a ^ b)) == 0
+        })
+    }
+}
+
+impl std::fmt::Debug for Users {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+impl Ingress {
+    /// Serves SOCKS5 on this listener.
+    ///
+    /// # Errors
+    /// Never so far.
+    pub async fn serve_socks(self, listener: TcpListener, users: Users) -> io::Result<()> {
+        let users = Arc::new(users);
+        accept(listener, move |tcp, from| {
+            let (this, users) = (self.clone(), Arc::clone(&users));
+            // An error is the program's, which is gone.
+            async move { drop(this.serve_client(tcp, from, &users).await) }
+        })
+        .await
+    }
+
+    async fn serve_client(
+        &self,
+        tcp: TcpStream,
+        from: SocketAddr,
+        users: &Users,
+    ) -> Result<(), SocksServerError> {
+        // An error means that the client is gone.
+        let Ok(local) = tcp.local_addr() else { return Ok(()) };
+        let Ok(asked) = timeout(PATIENCE, ask(tcp, users)).await else { return Ok(()) };
+        let (client, command, target) = asked?;
+        let Some(target) = target_of(target) else {
+            return client.reply_error(&ReplyError::AddressTypeNotSupported).await;
+        };
+        match command {
+            Socks5Command::TCPConnect => self.connect(client, from, target).await,
+            Socks5Command::UDPAssociate => associate(self, client, [local, from], &target).await,
+            Socks5Command::TCPBind => client.reply_error(&ReplyError::CommandNotSupported).await,
+        }
+    }
+
+    async fn connect(
+        &self,
+        client: Client,
+        from: SocketAddr,
+        target: Target,
+    ) -> Result<(), SocksServerError> {
+        match self.open(&target, from, Bytes::new()).await {
+            Ok((way, address)) => {
+                let bound = address.unwrap_or_else(|| ([0, 0, 0, 0], 0).into());
+                let tcp = client.reply_success(bound).await?;
+                self.run(way, tcp).await;
+                Ok(())
+            }
+            Err(refused) => client.reply_error(&reply(refused)).await,
+        }
+    }
+}
+
+/// A client that has said what it wants.
+pub(super) type Client = Socks5ServerProtocol<TcpStream, states::CommandRead>;
+
+async fn ask(tcp: TcpStream, users: &Users) -> Result<(Client, Socks5Command, TargetAddr), SocksServerError> {
+    let client = if users.0.is_empty() {
+        Socks5ServerProtocol::accept_no_auth(tcp).await?
+    } else {
+        Socks5ServerProtocol::accept_password_auth(tcp, |user, password| {
+            users.may(&user, &password).then_some(())
+        })
+        .await?
+        .0
+    };
+    client.read_command().await
+}
+
+/// Returns the target. Port 0 is for a UDP association that does not know its port.
+pub(super) fn target_of(target: TargetAddr) -> Option<Target> {
+    Some(match target {
+        TargetAddr::Ip(address) => address.into(),
+        TargetAddr::Domain(name, port) => Target { host: Host::new(&name)?, port },
+    })
+}
+
+fn reply(refused: Refused) -> ReplyError {
+    match refused.outcome() {
+        Outcome::Refused => ReplyError::ConnectionRefused,
+        Outcome::HostUnreachable | Outcome::NameNotFound => ReplyError::HostUnreachable,
+        Outcome::NetworkUnreachable => ReplyError::NetworkUnreachable,
+        Outcome::TimedOut => ReplyError::TtlExpired,
+        Outcome::Denied => ReplyError::ConnectionNotAllowed,
+        Outcome::Connected | Outcome::Limit | Outcome::Failed => ReplyError::GeneralFailure,
+    }
+}

@@ -1,0 +1,16 @@
+//! Decisions: which flows are carried, where and how, and what a peer may open here. Pure: it opens no sockets and looks
+//! nothing up.
+
+mod pattern;
+mod permit;
+mod ports;
+mod rule;
+mod rules;
+mod special;
+
+pub use pattern::{InvalidPattern, Pattern};
+pub use permit::{InvalidPermit, Permit, Permits};
+pub use ports::Ports;
+pub use rule::{Action, Key, Protocol, Rule};
+pub use rules::{Decision, NeverMatches, Rules};
+pub use special::is_special;

@@ -1,0 +1,108 @@
+//! One rule: which flows it is for, and what becomes of them.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+use whimbrel::units::as_text as units;
+
+use super::pattern::Pattern;
+use crate::protocol::Target;
+use crate::text::as_text;
+
+/// The protocol of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Protocol {
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
+}
+
+/// What becomes of a flow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Action {
+    /// It is carried to a peer.
+    #[default]
+    Carry,
+    /// This proxy connects to the target itself. Only TCP.
+    Direct,
+    /// The program is told that it may not.
+    Reject,
+    /// The program hears nothing.
+    Drop,
+}
+
+/// What a flow is known by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Key {
+    /// Its protocol.
+    pub protocol: Protocol,
+    /// Where the program wants to go.
+    pub target: Target,
+    /// The program's address.
+    pub source: SocketAddr,
+}
+
+/// A rule. A condition that is not set holds for every flow.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rule {
+    /// Its name in the status and in logs.
+    pub name: String,
+    /// Only flows of this protocol.
+    #[serde(default)]
+    pub protocol: Option<Protocol>,
+    /// Only flows to these targets. A name is compared as the program gave it; networks hold for addresses only.
+    #[serde(default, with = "as_text::list")]
+    pub to: Vec<Pattern>,
+    /// Only flows of programs in these networks.
+    #[serde(default, with = "as_text::list")]
+    pub from: Vec<IpNet>,
+    /// What becomes of them.
+    #[serde(default)]
+    pub action: Action,
+    /// The name of the peer that they are carried to. Default: the first that is dialled.
+    #[serde(default)]
+    pub peer: Option<String>,
+    /// The priority of TCP flows and datagrams among all of the session, 0 to 255. Default: 100.
+    #[serde(default)]
+    pub priority: Option<u8>,
+    /// How long a datagram may wait to be sent. Default: 1 s.
+    #[serde(default, with = "units::optional_duration")]
+    pub lifetime: Option<Duration>,
+}
+
+impl Rule {
+    /// Returns whether it is for this flow.
+    pub fn matches(&self, key: &Key) -> bool {
+        self.protocol.is_none_or(|protocol| protocol == key.protocol)
+            && any(&self.to, |to| to.matches(&key.target.host, key.target.port))
+            && any(&self.from, |from| contains(from, key.source.ip()))
+    }
+
+    /// Returns whether it is for every flow that `other` is for.
+    pub fn covers(&self, other: &Self) -> bool {
+        self.protocol.is_none_or(|protocol| other.protocol == Some(protocol))
+            && covers(&self.to, &other.to, Pattern::covers)
+            && covers(&self.from, &other.from, |wide, narrow| wide.contains(narrow))
+    }
+}
+
+/// Whether a condition holds: it is not set, or one of its parts holds.
+fn any<T>(parts: &[T], holds: impl Fn(&T) -> bool) -> bool {
+    parts.is_empty() || parts.iter().any(holds)
+}
+
+/// Whether one condition holds wherever the other does.
+fn covers<T>(wide: &[T], narrow: &[T], covers: impl Fn(&T, &T) -> bool) -> bool {
+    wide.is_empty()
+        || !narrow.is_empty() && narrow.iter().all(|part| wide.iter().any(|whole| covers(whole, part)))
+}
+
+fn contains(network: &IpNet, ip: IpAddr) -> bool {
+    network.contains(&ip.to_canonical())
+}

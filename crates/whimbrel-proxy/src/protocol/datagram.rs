@@ -1,0 +1,202 @@
+//! Datagrams of a session. Each belongs to a context, a number that its sender has chosen for a pair of addresses and
+//! uses for no other. A context is announced in a message of its own, which is reliable, and in front of each datagram
+//! until the peer has that message. Then a datagram costs the number: one byte for the first 16 contexts, two for the
+//! first 4,096.
+
+use std::net::SocketAddr;
+
+use bytes::{Buf, Bytes};
+
+use super::fields::Malformed;
+use super::manner::Manner;
+use super::opening::Opening;
+use super::target::Target;
+
+const WHAT: &str = "datagram message";
+const PLAIN: u64 = 0;
+const ANNOUNCED: u64 = 1;
+const ANNOUNCEMENT: u64 = 2;
+const REFUSED: u64 = 3;
+const KINDS: u64 = 4;
+/// The largest number of a context: with the kind, it is a variable-length integer of RFC 9000 section 16.
+const LARGEST: u64 = (1 << 60) - 1;
+
+/// The number of a context.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Context(pub u64);
+
+/// What a context stands for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Announcement {
+    /// The program that the datagrams belong to, at the near end.
+    pub program: SocketAddr,
+    /// The other end of the datagrams: where they go, or come from.
+    pub remote: Target,
+    /// Whether they go to the program, from the remote. Otherwise they come from the program.
+    pub to_program: bool,
+    /// How the receiver should send what comes back, in the opinion of the sender.
+    pub manner: Manner,
+}
+
+/// The field of an announcement for datagrams that go to the program.
+const TO_PROGRAM: u8 = 130;
+
+/// Why a context's datagrams are not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// It was never announced, or is forgotten: announce it again.
+    Unknown,
+    /// The far end does not let this peer send there.
+    Denied,
+    /// There are too many.
+    Limit,
+    /// The target's name was not found, or nothing can be sent to it.
+    Unusable,
+}
+
+/// A message about datagrams.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Datagram {
+    /// A datagram.
+    Plain(Context, Bytes),
+    /// A datagram with what its context stands for.
+    Announced(Context, Announcement, Bytes),
+    /// What a context stands for.
+    Announcement(Context, Announcement),
+    /// The receiver does not take a context's datagrams.
+    Refused(Context, Refusal),
+}
+
+impl Announcement {
+    fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes =
+            Opening { target: self.remote.clone(), source: Some(self.program), manner: self.manner }
+                .to_bytes();
+        if self.to_program {
+            bytes.extend_from_slice(&[TO_PROGRAM, 0, 0]);
+        }
+        bytes
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Result<Self, Malformed> {
+        let mut to_program = false;
+        let Opening { target, source, manner } = Opening::with(bytes, |kind, _| {
+            to_program |= kind == TO_PROGRAM;
+            kind == TO_PROGRAM
+        })?;
+        Ok(Self { program: source.ok_or(Malformed(WHAT))?, remote: target, to_program, manner })
+    }
+}
+
+impl Refusal {
+    const ALL: [Self; 4] = [Self::Unknown, Self::Denied, Self::Limit, Self::Unusable];
+}
+
+impl Datagram {
+    /// Returns the message as bytes.
+    pub fn to_bytes(&self) -> Bytes {
+        match self {
+            Self::Plain(context, payload) => joined(*context, PLAIN, &[], payload),
+            Self::Announced(context, announcement, payload) => {
+                let fields = announcement.to_bytes();
+                let head = [&(fields.len() as u16).to_be_bytes(), &fields[..]].concat();
+                joined(*context, ANNOUNCED, &head, payload)
+            }
+            Self::Announcement(context, announcement) => {
+                joined(*context, ANNOUNCEMENT, &announcement.to_bytes(), &[])
+            }
+            Self::Refused(context, refusal) => {
+                let code = Refusal::ALL.iter().position(|known| known == refusal).unwrap_or(0);
+                joined(*context, REFUSED, &[code as u8], &[])
+            }
+        }
+    }
+
+    /// Reads a message. The payload is not copied.
+    ///
+    /// # Errors
+    /// It is malformed.
+    pub fn from_bytes(mut bytes: Bytes) -> Result<Self, Malformed> {
+        let number = take_number(&mut bytes).ok_or(Malformed(WHAT))?;
+        let context = Context(number / KINDS);
+        match number % KINDS {
+            PLAIN => Ok(Self::Plain(context, bytes)),
+            ANNOUNCED => {
+                let length = usize::from(bytes.try_get_u16().map_err(|_| Malformed(WHAT))?);
+                if length > bytes.len() {
+                    return Err(Malformed(WHAT));
+                }
+                let fields = bytes.split_to(length);
+                Ok(Self::Announced(context, Announcement::from_bytes(&fields)?, bytes))
+            }
+            ANNOUNCEMENT => Ok(Self::Announcement(context, Announcement::from_bytes(&bytes)?)),
+            _ => {
+                let code = bytes.first().ok_or(Malformed(WHAT))?;
+                // A reason of a later version is one for which announcing it again would not help.
+                let refusal = Refusal::ALL.get(usize::from(*code)).copied().unwrap_or(Refusal::Unusable);
+                Ok(Self::Refused(context, refusal))
+            }
+        }
+    }
+}
+
+fn joined(context: Context, kind: u64, head: &[u8], payload: &[u8]) -> Bytes {
+    let number = context.0.min(LARGEST) * KINDS + kind;
+    let mut bytes = Vec::with_capacity(8 + head.len() + payload.len());
+    // RFC 9000 section 16: the first two bits give the length.
+    match number {
+        0..0x40 => bytes.push(number as u8),
+        0x40..0x4000 => bytes.extend_from_slice(&(number as u16 | 0x4000).to_be_bytes()),
+        0x4000..0x4000_0000 => bytes.extend_from_slice(&(number as u32 | 0x8000_0000).to_be_bytes()),
+        _ => bytes.extend_from_slice(&(number | 0xc000_0000_0000_0000).to_be_bytes()),
+    }
+    bytes.extend_from_slice(head);
+    bytes.extend_from_slice(payload);
+    bytes.into()
+}
+
+fn take_number(bytes: &mut Bytes) -> Option<u64> {
+    let length = 1_usize << (bytes.first()? >> 6);
+    let number = bytes.try_get_uint(length).ok()?;
+    Some(number & (u64::MAX >> (64 - (8 * length - 2))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_come_back_and_a_known_context_costs_a_byte_or_two() {
+        let announcement = Announcement {
+            program: "10.0.0.1:5000".parse().unwrap(),
+            remote: "example.org:53".parse().unwrap(),
+            to_program: false,
+            manner: Manner { priority: Some(9), lifetime: None },
+        };
+        let back = Announcement { to_program: true, ..announcement.clone() };
+        for (number, length) in [(0, 1), (15, 1), (16, 2), (4_095, 2), (4_096, 4), (1 << 28, 8), (LARGEST, 8)]
+        {
+            let context = Context(number);
+            let payload = Bytes::from_static(b"payload");
+            let plain = Datagram::Plain(context, payload.clone());
+            assert_eq!(plain.to_bytes().len(), length + payload.len());
+            for message in [
+                plain,
+                Datagram::Plain(context, Bytes::new()),
+                Datagram::Announced(context, announcement.clone(), payload),
+                Datagram::Announcement(context, announcement.clone()),
+                Datagram::Announcement(context, back.clone()),
+                Datagram::Refused(context, Refusal::Denied),
+            ] {
+                assert_eq!(Datagram::from_bytes(message.to_bytes()), Ok(message));
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_cut_off_is_malformed() {
+        for wrong in [&[][..], &[0x40], &[1], &[1, 0], &[1, 0, 9, 1], &[2], &[3], &[0xc0, 1, 2]] {
+            assert!(Datagram::from_bytes(Bytes::copy_from_slice(wrong)).is_err(), "{wrong:?}");
+        }
+    }
+}

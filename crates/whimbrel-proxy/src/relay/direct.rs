@@ -1,0 +1,104 @@
+//! A TCP flow that is not carried: this proxy connects to the target itself.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+
+use super::connect::connect;
+use super::hand_over::hand_over;
+use super::limits::Limits;
+use super::near::Refused;
+use super::record::{FlowRecord, Flows, Running};
+use super::socket::Socket;
+use crate::flow::{Broken, Channel, Ended, Flow, Program};
+use crate::policy::{Decision, Protocol};
+use crate::protocol::{Outcome, Target};
+
+/// A connection to the target.
+#[derive(Debug)]
+pub(crate) struct Direct(Socket);
+
+impl From<TcpStream> for Direct {
+    fn from(tcp: TcpStream) -> Self {
+        Self(Socket::new(tcp, Bytes::new()))
+    }
+}
+
+impl Channel for Direct {
+    fn poll_read(&mut self, cx: &mut Context<'_>, bytes: &mut Vec<Bytes>) -> Poll<Result<bool, Broken>> {
+        self.0.poll_read(cx).map_ok(|read| {
+            let more = read.is_some();
+            bytes.extend(read);
+            more
+        })
+    }
+
+    fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &mut Bytes) -> Poll<Result<(), Broken>> {
+        let mut list = vec![std::mem::take(bytes)];
+        let written = self.0.poll_write(cx, &mut list);
+        *bytes = list.pop().unwrap_or_default();
+        written
+    }
+
+    fn poll_stopped(&mut self, _: &mut Context<'_>) -> Poll<Broken> {
+        // TCP has no word for that: a write fails instead.
+        Poll::Pending
+    }
+
+    fn finish(&mut self) {
+        self.0.finish();
+    }
+
+    fn reset(&mut self, _: u64) {
+        self.0.reset();
+    }
+}
+
+/// A flow that is not carried.
+#[derive(Debug)]
+pub struct DirectFlow {
+    tcp: TcpStream,
+    running: Running,
+}
+
+impl DirectFlow {
+    /// Connects to a target.
+    pub(crate) async fn open(
+        target: &Target,
+        source: SocketAddr,
+        decision: &Decision,
+        limits: &Limits,
+        flows: &Flows,
+    ) -> Result<Self, Refused> {
+        let rule = decision.rule.as_ref().map(|(_, name)| name.clone());
+        let record =
+            FlowRecord::new(Protocol::Tcp, "direct".into()).to(target).of(Some(source)).by_rule(rule);
+        let running = flows.add(record, limits.max_flows).ok_or(Refused::Limit)?;
+        // The program could connect by itself: nothing is opened that it could not open.
+        let tcp = connect(target, |_| true, limits).await.map_err(Refused::Direct)?;
+        Ok(Self { tcp, running })
+    }
+
+    pub(crate) fn local_addr(&self) -> Option<SocketAddr> {
+        self.tcp.local_addr().ok()
+    }
+
+    pub(crate) fn record(&self) -> Arc<FlowRecord> {
+        Arc::clone(&self.running.record)
+    }
+
+    /// Sends what was read from the program already.
+    pub(crate) async fn send_early(&mut self, bytes: Bytes) -> Result<(), Refused> {
+        self.tcp.write_all(&bytes).await.map_err(|_| Refused::Direct(Outcome::Failed))
+    }
+
+    /// Hands on bytes until the flow ends.
+    pub(crate) async fn run(self, program: TcpStream, limits: &Limits) -> Ended {
+        let flow = Flow::new(Socket::new(program, Bytes::new()), Direct::from(self.tcp));
+        hand_over(flow, &self.running.record, limits).await
+    }
+}

@@ -1,0 +1,103 @@
+//! The far end of TCP flows: it connects to the target that a peer asks for.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::sync::Semaphore;
+use whimbrel::Stream;
+
+use super::channel::StreamChannel;
+use super::connect::connect_for;
+use super::hand_over::hand_over;
+use super::record::FlowRecord;
+use super::session::SessionContext;
+use super::socket::Socket;
+use crate::flow::{Ended, Flow};
+use crate::policy::Protocol;
+use crate::protocol::{Answer, Opening, Outcome, codes};
+
+/// What a peer has open at this end.
+#[derive(Debug)]
+pub(super) struct FarEnd {
+    context: Arc<SessionContext>,
+    /// Flows that may still be opened.
+    flows: Arc<Semaphore>,
+    /// Connections that may still be made at the same time.
+    connecting: Semaphore,
+}
+
+impl FarEnd {
+    pub(super) fn new(context: Arc<SessionContext>) -> Self {
+        let limits = &context.limits;
+        Self {
+            flows: Arc::new(Semaphore::new(limits.max_flows_per_peer)),
+            connecting: Semaphore::new(limits.max_connecting_per_peer),
+            context,
+        }
+    }
+
+    /// Serves a stream that the peer has opened. Returns where it went, and how it ended or why it was refused.
+    pub(super) async fn serve(&self, mut stream: Stream) {
+        let Ok(opening) = Opening::from_bytes(stream.opening()) else {
+            stream.reset(codes::PROTOCOL);
+            stream.stop(codes::PROTOCOL);
+            self.context.flows.refuse();
+            self.context.note("flow refused", serde_json::json!({ "why": "its opening is malformed" }));
+            return;
+        };
+        let ended =
+            match self.open(&mut stream, &opening).await {
+                Err(outcome) => {
+                    self.context.flows.refuse();
+                    refuse(&mut stream, outcome).await;
+                    let (target, program) = (opening.target.to_string(), opening.source);
+                    self.context.note("flow refused", serde_json::json!({
+                    "protocol": "tcp", "target": target, "program": program, "why": outcome.to_string(),
+                }));
+                    return;
+                }
+                Ok((socket, running, _permit)) => {
+                    let flow = Flow::new(socket, StreamChannel::from(stream));
+                    let ended = hand_over(flow, &running.record, &self.context.limits).await;
+                    self.context.note_ended(&running.record, ended);
+                    ended
+                }
+            };
+        debug_assert!(ended != Ended::GivenUp(0), "a flow that is given up says why");
+    }
+
+    async fn open(
+        &self,
+        stream: &mut Stream,
+        opening: &Opening,
+    ) -> Result<(Socket, super::record::Running, tokio::sync::OwnedSemaphorePermit), Outcome> {
+        let context = &self.context;
+        let permit = Arc::clone(&self.flows).try_acquire_owned().map_err(|_| Outcome::Limit)?;
+        let record = FlowRecord::new(Protocol::Tcp, Arc::clone(&context.peer))
+            .by_peer()
+            .to(&opening.target)
+            .of(opening.source);
+        let running = context.flows.add(record, context.limits.max_flows).ok_or(Outcome::Limit)?;
+        let connected = {
+            let _turn = self.connecting.acquire().await.map_err(|_| Outcome::Failed)?;
+            connect_for(&opening.target, &context.permits(), &context.limits).await
+        };
+        let tcp = connected?;
+        if let Some(priority) = opening.manner.priority {
+            stream.set_priority(priority);
+        }
+        let answer = Answer { outcome: Outcome::Connected, address: tcp.local_addr().ok() };
+        // If the peer has given up meanwhile, the flow ends at once.
+        drop(stream.write_bytes(answer.to_bytes().into()).await);
+        Ok((Socket::new(tcp, Bytes::new()), running, permit))
+    }
+}
+
+/// Tells the peer why, and reads no more.
+async fn refuse(stream: &mut Stream, outcome: Outcome) {
+    use tokio::io::AsyncWriteExt;
+
+    drop(stream.write_bytes(Answer::of(outcome).to_bytes().into()).await);
+    drop(stream.shutdown().await);
+    stream.stop(codes::RESET);
+}

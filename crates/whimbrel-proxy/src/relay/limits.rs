@@ -1,0 +1,51 @@
+//! What the flows of a proxy may take.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use whimbrel::units::as_text;
+
+/// Limits on flows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// The most TCP flows in all. Default 10,000. Further ones are refused.
+    pub max_flows: usize,
+    /// The most TCP flows that one peer may have opened here. Default 4,096.
+    pub max_flows_per_peer: usize,
+    /// The most connections that are being made for one peer at a time. Default 256. Further ones wait.
+    pub max_connecting_per_peer: usize,
+    /// The most UDP programs at a time, for each session. Default 1,024.
+    pub max_udp_programs: usize,
+    /// The most pairs of a UDP program and a remote address at a time, for each session and direction. Default 4,096.
+    pub max_udp_contexts: usize,
+    /// How long connecting to a target may take. Default 15 s.
+    #[serde(with = "as_text::duration")]
+    pub connect_timeout: Duration,
+    /// After this time without a byte in either direction a TCP flow is reset. Default 2 h 4 min (RFC 5382 section 5).
+    #[serde(with = "as_text::duration")]
+    pub tcp_idle: Duration,
+    /// The same where one direction has ended. Default 10 min.
+    #[serde(with = "as_text::duration")]
+    pub tcp_half_closed_idle: Duration,
+    /// After this time without a datagram in either direction a UDP program's socket is closed. Default 5 min
+    /// (RFC 4787 section 4.3).
+    #[serde(with = "as_text::duration")]
+    pub udp_idle: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            max_flows: 10_000,
+            max_flows_per_peer: 4_096,
+            max_connecting_per_peer: 256,
+            max_udp_programs: 1_024,
+            max_udp_contexts: 4_096,
+            connect_timeout: Duration::from_secs(15),
+            tcp_idle: Duration::from_secs(7_440),
+            tcp_half_closed_idle: Duration::from_secs(600),
+            udp_idle: Duration::from_secs(300),
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! A peer and its current session: dialled and dialled again, or waited for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout};
+use whimbrel::{Endpoint, Mocket, Url};
+
+use super::session::{Session, SessionContext};
+use super::udp::Programs;
+
+/// The pause before a peer is dialled again, at first and at most.
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// What is known of a peer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PeerState {
+    /// It is being dialled, or waited for.
+    Absent,
+    /// A session is there.
+    Connected,
+    /// The last attempt failed so.
+    Failed(String),
+}
+
+/// A peer. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Peer(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    context: Arc<SessionContext>,
+    programs: Arc<Programs>,
+    current: watch::Sender<(Option<Arc<Session>>, PeerState)>,
+}
+
+impl Peer {
+    /// A peer without a session.
+    pub fn new(context: SessionContext) -> Self {
+        let (current, _) = watch::channel((None, PeerState::Absent));
+        Self(Arc::new(Inner { context: Arc::new(context), programs: Arc::default(), current }))
+    }
+
+    /// What holds for this peer.
+    pub fn context(&self) -> &Arc<SessionContext> {
+        &self.0.context
+    }
+
+    /// The UDP programs at this end that use the peer.
+    pub fn programs(&self) -> &Arc<Programs> {
+        &self.0.programs
+    }
+
+    /// Returns what is known of it.
+    pub fn state(&self) -> PeerState {
+        self.0.current.borrow().1.clone()
+    }
+
+    /// Returns the session, if there is one.
+    pub fn session(&self) -> Option<Arc<Session>> {
+        self.0.current.borrow().0.clone()
+    }
+
+    /// Waits for a session, at most so long.
+    pub async fn session_within(&self, limit: Duration) -> Option<Arc<Session>> {
+        let mut watching = self.0.current.subscribe();
+        let there = timeout(limit, watching.wait_for(|(session, _)| session.is_some())).await;
+        there.ok()?.ok()?.0.clone()
+    }
+
+    /// Uses this session until it is over. A newer one takes its place.
+    pub async fn attend(&self, mocket: Mocket) {
+        let session = Session::new(mocket, Arc::clone(&self.0.context), Arc::clone(&self.0.programs));
+        self.0.current.send_replace((Some(Arc::clone(&session)), PeerState::Connected));
+        let reason = Arc::clone(&session).serve().await;
+        self.0.context.note("session ended", serde_json::json!({ "why": reason.to_string() }));
+        self.0.current.send_if_modified(|(current, state)| {
+            let is_ours = current.as_ref().is_some_and(|current| Arc::ptr_eq(current, &session));
+            if is_ours {
+                (*current, *state) = (None, PeerState::Failed(reason.to_string()));
+            }
+            is_ours
+        });
+    }
+
+    /// Dials the peer, and dials again whenever the session is over. `tell` hears of each change.
+    pub async fn dial(&self, endpoint: &Endpoint, url: &Url, tell: impl Fn(&PeerState)) {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let began = Instant::now();
+            match endpoint.connect(url).await {
+                Ok(mocket) => {
+                    tell(&PeerState::Connected);
+                    self.attend(mocket).await;
+                    tell(&self.state());
+                }
+                Err(error) => {
+                    let failed = PeerState::Failed(error.to_string());
+                    if self.state() != failed {
+                        tell(&failed);
+                        self.0.current.send_modify(|(_, state)| *state = failed);
+                    }
+                }
+            }
+            // Who was connected for a while is dialled again at once.
+            pause =
+                if began.elapsed() > LONGEST_PAUSE { FIRST_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
+            sleep(pause).await;
+        }
+    }
+}

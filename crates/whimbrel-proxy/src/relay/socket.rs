@@ -1,0 +1,138 @@
+//! A program's TCP connection.
+
+use std::cell::RefCell;
+use std::io::{self, IoSlice};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::{Buf, Bytes, BytesMut};
+use socket2::SockRef;
+use tokio::net::TcpStream;
+
+use crate::flow::{Broken, Program};
+
+/// The most bytes read at once.
+const CHUNK: usize = 64 * 1024;
+/// Reads of at least this many bytes suggest a bulk transfer: the next goes into a buffer of its own, without a copy.
+const BULK: usize = 16 * 1024;
+/// The most buffers written at once.
+const SLICES: usize = 64;
+
+thread_local! {
+    /// Where small reads go first, so that an idle flow has no buffer and a small read pins no large one.
+    static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; CHUNK].into_boxed_slice());
+}
+
+/// A program's TCP connection.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    tcp: TcpStream,
+    /// Read from the program already, before the flow began.
+    first: Bytes,
+    is_bulk: bool,
+}
+
+impl Socket {
+    /// A connection from which `first` was read already.
+    pub(crate) fn new(tcp: TcpStream, first: Bytes) -> Self {
+        // Delays by the kernel would add to those of the link. An error means that the connection is gone.
+        tcp.set_nodelay(true).ok();
+        Self { tcp, first, is_bulk: false }
+    }
+
+    fn try_read(&mut self) -> io::Result<Bytes> {
+        if self.is_bulk {
+            let mut buffer = BytesMut::with_capacity(CHUNK);
+            let read = self.tcp.try_read_buf(&mut buffer)?;
+            self.is_bulk = read >= BULK;
+            return Ok(if self.is_bulk { buffer.freeze() } else { Bytes::copy_from_slice(&buffer) });
+        }
+        SCRATCH.with_borrow_mut(|scratch| {
+            let read = self.tcp.try_read(scratch)?;
+            self.is_bulk = read >= BULK;
+            Ok(Bytes::copy_from_slice(&scratch[..read]))
+        })
+    }
+}
+
+impl Program for Socket {
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, Broken>> {
+        if !self.first.is_empty() {
+            return Poll::Ready(Ok(Some(std::mem::take(&mut self.first))));
+        }
+        loop {
+            if ready!(self.tcp.poll_read_ready(cx)).is_err() {
+                return Poll::Ready(Err(Broken::Reset(0)));
+            }
+            match self.try_read() {
+                Ok(bytes) if bytes.is_empty() => return Poll::Ready(Ok(None)),
+                Ok(bytes) => return Poll::Ready(Ok(Some(bytes))),
+                Err(error) if is_passing(&error) => {}
+                Err(_) => return Poll::Ready(Err(Broken::Reset(0))),
+            }
+        }
+    }
+
+    fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &mut Vec<Bytes>) -> Poll<Result<(), Broken>> {
+        loop {
+            if ready!(self.tcp.poll_write_ready(cx)).is_err() {
+                return Poll::Ready(Err(Broken::Reset(0)));
+            }
+            let mut slices = [IoSlice::new(&[]); SLICES];
+            let filled =
+                bytes.iter().zip(&mut slices).map(|(bytes, slice)| *slice = IoSlice::new(bytes)).count();
+            match self.tcp.try_write_vectored(&slices[..filled]) {
+                Ok(written) => {
+                    drop_front(bytes, written);
+                    return Poll::Ready(Ok(()));
+                }
+                Err(error) if is_passing(&error) => {}
+                Err(_) => return Poll::Ready(Err(Broken::Reset(0))),
+            }
+        }
+    }
+
+    fn finish(&mut self) {
+        // An error means that the connection is gone, which the next read says, too.
+        SockRef::from(&self.tcp).shutdown(std::net::Shutdown::Write).ok();
+    }
+
+    fn reset(&mut self) {
+        // The connection is reset when the socket is closed.
+        SockRef::from(&self.tcp).set_linger(Some(Duration::ZERO)).ok();
+    }
+}
+
+fn is_passing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}
+
+fn drop_front(bytes: &mut Vec<Bytes>, mut written: usize) {
+    let whole = bytes.iter().take_while(|bytes| {
+        let fits = bytes.len() <= written;
+        written -= if fits { bytes.len() } else { 0 };
+        fits
+    });
+    let whole = whole.count();
+    bytes.drain(..whole);
+    if let Some(first) = bytes.first_mut() {
+        first.advance(written);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_written_is_dropped_from_the_front() {
+        let all: [&'static [u8]; 3] = [b"abc", b"de", b"fgh"];
+        for (written, left) in [(0, "abcdefgh"), (2, "cdefgh"), (3, "defgh"), (5, "fgh"), (6, "gh"), (8, "")]
+        {
+            let mut bytes: Vec<Bytes> = all.into_iter().map(Bytes::from_static).collect();
+            drop_front(&mut bytes, written);
+            assert_eq!(bytes.concat(), left.as_bytes());
+            assert!(bytes.iter().all(|bytes| !bytes.is_empty()));
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! The far end of UDP programs: one socket a program and family, from which it reaches all its remotes. So a reply may
+//! come from anywhere (endpoint-independent mapping and filtering, RFC 4787 sections 4.1 and 5).
+
+use std::collections::HashMap;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use bytes::Bytes;
+use socket2::SockRef;
+use tokio::net::UdpSocket;
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+
+use super::outgoing::Outgoing;
+use super::programs::Programs;
+use crate::policy::{Permits, Protocol};
+use crate::protocol::{Announcement, Context, Datagram, Host, Manner, Refusal, Target};
+use crate::relay::connect::look_up;
+use crate::relay::record::{FlowRecord, Running};
+use crate::relay::session::SessionContext;
+
+/// Datagrams that wait for the address of a name.
+const MOST_WAITING: usize = 16;
+/// The largest datagram of UDP.
+const LARGEST: usize = 65_535;
+
+/// The peer's UDP programs, and the contexts that the peer has announced.
+#[derive(Debug)]
+pub(crate) struct FarPrograms {
+    context: Arc<SessionContext>,
+    outgoing: Arc<Outgoing>,
+    found: mpsc::Sender<Found>,
+    contexts: HashMap<Context, Entry>,
+    programs: HashMap<SocketAddr, FarProgram>,
+}
+
+/// An address that was looked up.
+#[derive(Debug)]
+pub(crate) struct Found {
+    context: Context,
+    address: Result<SocketAddr, Refusal>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    announced: Announcement,
+    state: State,
+    used: Instant,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Its datagrams go to a program at this end.
+    ToProgram,
+    /// They go to this address.
+    To(SocketAddr),
+    /// The name is being looked up.
+    LookingUp(Vec<Bytes>),
+    Refused(Refusal),
+}
+
+/// A program of the peer.
+#[derive(Debug)]
+struct FarProgram {
+    v4: Option<Arc<FarSocket>>,
+    v6: Option<Arc<FarSocket>>,
+    running: Arc<Running>,
+    /// How its replies are sent, as its last announcement asked.
+    manner: Arc<Mutex<Manner>>,
+    seen: (u64, Instant),
+}
+
+#[derive(Debug)]
+struct FarSocket {
+    socket: Arc<UdpSocket>,
+    receiving: AbortHandle,
+}
+
+impl Drop for FarSocket {
+    fn drop(&mut self) {
+        self.receiving.abort();
+    }
+}
+
+impl FarPrograms {
+    pub(crate) fn new(
+        context: Arc<SessionContext>,
+        outgoing: Arc<Outgoing>,
+        found: mpsc::Sender<Found>,
+    ) -> Self {
+        Self { context, outgoing, found, contexts: HashMap::new(), programs: HashMap::new() }
+    }
+
+    pub(crate) fn on_announced(&mut self, context: Context, announced: Announcement, programs: &Programs) {
+        let now = Instant::now();
+        if let Some(entry) = self.contexts.get_mut(&context) {
+            // A context means the same for ever. What it was refused for may have changed.
+            if entry.announced != announced || !matches!(entry.state, State::Refused(_)) {
+                return;
+            }
+            self.contexts.remove(&context);
+        }
+        if self.contexts.len() >= self.context.limits.max_udp_contexts {
+            self.make_room();
+        }
+        let state = match &announced.remote.host {
+            _ if announced.to_program => State::ToProgram,
+            Host::Ip(ip) => {
+                let address = SocketAddr::new(*ip, announced.remote.port);
+                match self.context.permits().allow(&announced.remote.host, *ip, address.port()) {
+                    true => State::To(address),
+                    false => State::Refused(Refusal::Denied),
+                }
+            }
+            Host::Name(_) => self.look_up(context, announced.remote.clone()),
+        };
+        let _ = programs;
+        if let State::Refused(refusal) = state {
+            self.refuse(context, refusal);
+            self.context.flows.refuse();
+        }
+        self.contexts.insert(context, Entry { announced, state, used: now });
+    }
+
+    pub(crate) fn on_datagram(&mut self, context: Context, payload: Bytes, programs: &Programs) {
+        let Some(entry) = self.contexts.get_mut(&context) else {
+            return self.refuse(context, Refusal::Unknown);
+        };
+        entry.used = Instant::now();
+        match &mut entry.state {
+            State::LookingUp(waiting) => {
+                if waiting.len() < MOST_WAITING {
+                    waiting.push(payload);
+                }
+            }
+            State::Refused(_) => {}
+            State::ToProgram => {
+                let Announcement { program, remote, .. } = entry.announced.clone();
+                programs.hand_over(program, remote, payload);
+            }
+            State::To(address) => {
+                let (address, program, manner) = (*address, entry.announced.program, entry.announced.manner);
+                if let Err(refusal) = self.send(program, manner, address, &payload) {
+                    self.refuse(context, refusal);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn on_found(&mut self, found: Found) {
+        let Some(entry) = self.contexts.get_mut(&found.context) else { return };
+        let State::LookingUp(waiting) = &mut entry.state else { return };
+        let (waiting, program, manner) =
+            (std::mem::take(waiting), entry.announced.program, entry.announced.manner);
+        match found.address {
+            Ok(address) => {
+                entry.state = State::To(address);
+                for payload in waiting {
+                    if let Err(refusal) = self.send(program, manner, address, &payload) {
+                        return self.refuse(found.context, refusal);
+                    }
+                }
+            }
+            Err(refusal) => {
+                entry.state = State::Refused(refusal);
+                self.refuse(found.context, refusal);
+                self.context.flows.refuse();
+            }
+        }
+    }
+
+    /// Closes the sockets of programs that were idle for too long.
+    pub(crate) fn sweep(&mut self) {
+        let (now, idle) = (Instant::now(), self.context.limits.udp_idle);
+        let gone: Vec<_> = self
+            .programs
+            .iter_mut()
+            .filter_map(|(program, far)| far.is_idle(now, idle).then_some(*program))
+            .collect();
+        for program in gone {
+            self.programs.remove(&program);
+            self.outgoing.forget(program);
+            self.contexts.retain(|_, entry| entry.announced.program != program || entry.announced.to_program);
+        }
+    }
+
+    fn send(
+        &mut self,
+        program: SocketAddr,
+        manner: Manner,
+        to: SocketAddr,
+        payload: &[u8],
+    ) -> Result<(), Refusal> {
+        if !self.programs.contains_key(&program) {
+            let far = self.begin(program).ok_or(Refusal::Limit)?;
+            self.programs.insert(program, far);
+        }
+        let far = self.programs.get_mut(&program).ok_or(Refusal::Limit)?;
+        *far.manner.lock().unwrap_or_else(PoisonError::into_inner) = manner;
+        let replies = || Replies {
+            running: Arc::clone(&far.running),
+            manner: Arc::clone(&far.manner),
+            outgoing: Arc::clone(&self.outgoing),
+        };
+        let socket = if to.is_ipv4() { &mut far.v4 } else { &mut far.v6 };
+        let socket = match socket {
+            Some(socket) => socket,
+            None => {
+                let made = FarSocket::open(program, to.is_ipv4(), replies());
+                socket.insert(made.ok_or(Refusal::Unusable)?)
+            }
+        };
+        // A full buffer loses the datagram, and so does a remote that is unreachable.
+        SockRef::from(&*socket.socket).send_to(payload, &to.into()).ok();
+        far.running.record.count(0, payload.len() as u64);
+        Ok(())
+    }
+
+    fn begin(&self, program: SocketAddr) -> Option<FarProgram> {
+        let context = &self.context;
+        if self.programs.len() >= context.limits.max_udp_programs {
+            return None;
+        }
+        let record = FlowRecord::new(Protocol::Udp, Arc::clone(&context.peer)).by_peer().of(Some(program));
+        let running = context.flows.add(record, context.limits.max_flows)?;
+        Some(FarProgram {
+            v4: None,
+            v6: None,
+            running: Arc::new(running),
+            manner: Arc::default(),
+            seen: (0, Instant::now()),
+        })
+    }
+
+    fn look_up(&self, context: Context, remote: Target) -> State {
+        let (permits, found): (Arc<Permits>, _) = (self.context.permits(), self.found.clone());
+        let limit = self.context.limits.connect_timeout;
+        tokio::spawn(async move {
+            use crate::protocol::Outcome;
+
+            let looked_up = tokio::time::timeout(limit, look_up(&remote, &permits)).await;
+            let address = match looked_up {
+                Ok(Ok(addresses)) => addresses.first().copied().ok_or(Refusal::Unusable),
+                Ok(Err(Outcome::Denied)) => Err(Refusal::Denied),
+                Ok(Err(_)) | Err(_) => Err(Refusal::Unusable),
+            };
+            // An error means that the session is over.
+            found.send(Found { context, address }).await.ok();
+        });
+        State::LookingUp(Vec::new())
+    }
+
+    /// Forgets the context that was quiet for the longest time. If the peer still uses it, it is told.
+    fn make_room(&mut self) {
+        let oldest = self.contexts.iter().min_by_key(|(_, entry)| entry.used).map(|(context, _)| *context);
+        if let Some(oldest) = oldest {
+            self.contexts.remove(&oldest);
+        }
+    }
+
+    fn refuse(&self, context: Context, refusal: Refusal) {
+        self.outgoing.tell(&Datagram::Refused(context, refusal));
+    }
+}
+
+impl FarProgram {
+    fn is_idle(&mut self, now: Instant, limit: std::time::Duration) -> bool {
+        let (to_peer, from_peer) = self.running.record.bytes();
+        if to_peer + from_peer != self.seen.0 {
+            self.seen = (to_peer + from_peer, now);
+        }
+        now.duration_since(self.seen.1) >= limit
+    }
+}
+
+impl FarSocket {
+    /// Opens a socket for a program, and hands what it receives to the peer.
+    fn open(program: SocketAddr, is_v4: bool, replies: Replies) -> Option<Arc<Self>> {
+        let any = if is_v4 {
+            (Ipv4Addr::UNSPECIFIED, 0).into()
+        } else {
+            SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0))
+        };
+        let socket = std::net::UdpSocket::bind(any).ok()?;
+        socket.set_nonblocking(true).ok()?;
+        let socket = Arc::new(UdpSocket::from_std(socket).ok()?);
+        let receiving = tokio::spawn(replies.receive(program, Arc::clone(&socket))).abort_handle();
+        Some(Arc::new(Self { socket, receiving }))
+    }
+}
+
+/// Where the datagrams go that a program's socket receives.
+struct Replies {
+    running: Arc<Running>,
+    manner: Arc<Mutex<Manner>>,
+    outgoing: Arc<Outgoing>,
+}
+
+impl Replies {
+    async fn receive(self, program: SocketAddr, socket: Arc<UdpSocket>) {
+        let mut buffer = vec![0; LARGEST];
+        loop {
+            // An error is an earlier datagram's: its remote was unreachable.
+            let Ok((length, from)) = socket.recv_from(&mut buffer).await else { continue };
+            self.running.record.count(length as u64, 0);
+            let manner = *self.manner.lock().unwrap_or_else(PoisonError::into_inner);
+            let announcement =
+                Announcement { program, remote: from.into(), to_program: true, manner: Manner::default() };
+            self.outgoing.send(&announcement, manner, Bytes::copy_from_slice(&buffer[..length]));
+        }
+    }
+}

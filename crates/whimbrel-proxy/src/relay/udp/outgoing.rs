@@ -1,0 +1,203 @@
+//! Datagrams to the peer, and the contexts that this end has announced.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use whimbrel::{Mocket, Outcome, Sender};
+
+use crate::protocol::{Announcement, Context, Datagram, Manner, Refusal};
+
+/// How long a datagram may wait to be sent. Later ones are of more use.
+const LIFETIME: Duration = Duration::from_secs(1);
+/// How long a context that the peer refused is not tried again.
+const REST: Duration = Duration::from_secs(5);
+/// The silence after which a context may make room for another.
+const QUIET: Duration = Duration::from_secs(30);
+
+/// The most manners whose senders are kept.
+const MOST_MANNERS: usize = 64;
+
+fn sender(mocket: &Mocket, manner: Manner) -> Sender {
+    let sender = mocket.sender().unreliable().unsequenced().lifetime(manner.lifetime.unwrap_or(LIFETIME));
+    match manner.priority {
+        Some(priority) => sender.priority(priority).build(),
+        None => sender.build(),
+    }
+}
+
+/// Datagrams to the peer.
+#[derive(Debug)]
+pub(crate) struct Outgoing {
+    mocket: Mocket,
+    /// A sender for each manner in use.
+    senders: Mutex<HashMap<Manner, Sender>>,
+    datagrams: Sender,
+    announcements: Sender,
+    most: usize,
+    table: Mutex<Table>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    next: u64,
+    contexts: HashMap<Arc<Announcement>, Entry>,
+    numbers: HashMap<u64, Arc<Announcement>>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    number: u64,
+    state: State,
+    used: Instant,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    /// It was never announced, or the peer has forgotten it.
+    New,
+    /// The announcement is on its way. Each datagram carries it, too.
+    Announcing,
+    Known,
+    Refused(Instant),
+}
+
+impl Outgoing {
+    pub(crate) fn new(mocket: Mocket, most: usize) -> Self {
+        let datagrams = sender(&mocket, Manner::default());
+        let announcements = mocket.sender().unsequenced().build();
+        Self { mocket, senders: Mutex::default(), datagrams, announcements, most, table: Mutex::default() }
+    }
+
+    /// Sends a datagram in this manner, unless the peer does not take it or too much is waiting.
+    pub(crate) fn send(self: &Arc<Self>, announcement: &Announcement, manner: Manner, payload: Bytes) {
+        let Some((context, state)) = self.prepare(announcement) else { return };
+        let message = match state {
+            State::Known => Datagram::Plain(context, payload),
+            State::New | State::Announcing => Datagram::Announced(context, announcement.clone(), payload),
+            State::Refused(_) => return,
+        };
+        // A full queue loses the datagram, as a router would.
+        self.in_manner(manner, |sender| sender.try_send(message.to_bytes()).ok());
+        if matches!(state, State::New) {
+            self.announce(context, announcement.clone());
+        }
+    }
+
+    fn in_manner<T>(&self, manner: Manner, send: impl FnOnce(&Sender) -> T) -> T {
+        if manner == Manner::default() {
+            return send(&self.datagrams);
+        }
+        let mut senders = self.senders.lock().unwrap_or_else(PoisonError::into_inner);
+        if senders.len() >= MOST_MANNERS && !senders.contains_key(&manner) {
+            senders.clear();
+        }
+        send(senders.entry(manner).or_insert_with(|| sender(&self.mocket, manner)))
+    }
+
+    /// Sends a message about datagrams. A full queue loses it.
+    pub(crate) fn tell(&self, message: &Datagram) {
+        self.datagrams.try_send(message.to_bytes()).ok();
+    }
+
+    /// Forgets the contexts of a program that is gone.
+    pub(crate) fn forget(&self, program: std::net::SocketAddr) {
+        let mut table = self.lock();
+        let Table { contexts, numbers, .. } = &mut *table;
+        contexts.retain(|announcement, entry| {
+            let stays = announcement.program != program;
+            if !stays {
+                numbers.remove(&entry.number);
+            }
+            stays
+        });
+    }
+
+    pub(crate) fn on_refused(&self, context: Context, refusal: Refusal) {
+        let state = match refusal {
+            Refusal::Unknown => State::New,
+            Refusal::Denied | Refusal::Limit | Refusal::Unusable => State::Refused(Instant::now()),
+        };
+        self.set(context, state);
+    }
+
+    /// Returns the context of an announcement and its state before this datagram. `None`: there are too many.
+    fn prepare(&self, announcement: &Announcement) -> Option<(Context, State)> {
+        let (mut table, now) = (self.lock(), Instant::now());
+        if let Some(entry) = table.contexts.get_mut(announcement) {
+            entry.used = now;
+            if matches!(entry.state, State::Refused(since) if now.duration_since(since) > REST) {
+                entry.state = State::New;
+            }
+            let before = entry.state;
+            if matches!(before, State::New) {
+                entry.state = State::Announcing;
+            }
+            return Some((Context(entry.number), before));
+        }
+        if table.contexts.len() >= self.most && !table.make_room(now) {
+            return None;
+        }
+        let number = table.next;
+        table.next += 1;
+        let shared = Arc::new(announcement.clone());
+        table.numbers.insert(number, Arc::clone(&shared));
+        table.contexts.insert(shared, Entry { number, state: State::Announcing, used: now });
+        Some((Context(number), State::New))
+    }
+
+    fn announce(self: &Arc<Self>, context: Context, announcement: Announcement) {
+        let this = Arc::clone(self);
+        tokio::spawn(async move {
+            let message = Datagram::Announcement(context, announcement).to_bytes();
+            let Ok(delivery) = this.announcements.send_tracked(message).await else { return };
+            let state = match delivery.outcome().await {
+                Outcome::Delivered => State::Known,
+                _ => State::New,
+            };
+            this.advance(context, state);
+        });
+    }
+
+    /// Sets the state of a context whose announcement was on its way, unless the peer has refused it meanwhile.
+    fn advance(&self, context: Context, state: State) {
+        self.change(context, |entry| {
+            if matches!(entry.state, State::Announcing) {
+                entry.state = state;
+            }
+        });
+    }
+
+    fn set(&self, context: Context, state: State) {
+        self.change(context, |entry| entry.state = state);
+    }
+
+    fn change(&self, context: Context, change: impl FnOnce(&mut Entry)) {
+        let mut table = self.lock();
+        let Table { contexts, numbers, .. } = &mut *table;
+        if let Some(entry) = numbers.get(&context.0).and_then(|key| contexts.get_mut(key)) {
+            change(entry);
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Table {
+    /// Forgets contexts that were quiet. False: none was.
+    fn make_room(&mut self, now: Instant) -> bool {
+        let before = self.contexts.len();
+        let Self { contexts, numbers, .. } = self;
+        contexts.retain(|_, entry| {
+            let stays = now.duration_since(entry.used) < QUIET;
+            if !stays {
+                numbers.remove(&entry.number);
+            }
+            stays
+        });
+        self.contexts.len() < before
+    }
+}

@@ -1,0 +1,65 @@
+//! UDP programs at this end, to which a peer's datagrams are handed. Each peer has its own, so that no peer reaches a
+//! program that uses another.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+
+use crate::protocol::Target;
+
+/// Datagrams that wait for a program. Further ones are lost, as in a socket's buffer.
+const WAITING: usize = 512;
+
+/// A datagram for a program: where it comes from, and its payload.
+pub(crate) type Reply = (Target, Bytes);
+
+/// The UDP programs that use a peer.
+#[derive(Debug, Default)]
+pub struct Programs(Mutex<HashMap<SocketAddr, mpsc::Sender<Reply>>>);
+
+/// A UDP program that uses a peer. Dropping it takes it out.
+#[derive(Debug)]
+pub struct Program {
+    programs: Arc<Programs>,
+    address: SocketAddr,
+    replies: mpsc::Sender<Reply>,
+}
+
+/// A queue for the replies to a program.
+pub(crate) fn replies() -> (mpsc::Sender<Reply>, mpsc::Receiver<Reply>) {
+    mpsc::channel(WAITING)
+}
+
+impl Programs {
+    /// Adds a program, by the address it sends from. One that was there under this address gets nothing more.
+    pub(crate) fn add(self: &Arc<Self>, address: SocketAddr, replies: mpsc::Sender<Reply>) -> Program {
+        self.lock().insert(address, replies.clone());
+        Program { programs: Arc::clone(self), address, replies }
+    }
+
+    /// Hands a datagram to a program, if there is one.
+    pub(super) fn hand_over(&self, program: SocketAddr, from: Target, payload: Bytes) {
+        let replies = self.lock().get(&program).cloned();
+        if let Some(replies) = replies {
+            // A full queue loses the datagram.
+            replies.try_send((from, payload)).ok();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<SocketAddr, mpsc::Sender<Reply>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let mut programs = self.programs.lock();
+        // It may be another's by now.
+        if programs.get(&self.address).is_some_and(|replies| replies.same_channel(&self.replies)) {
+            programs.remove(&self.address);
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Compares docs/proxy.toml with the settings.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+use whimbrel_proxy::Settings;
+use whimbrel_service::parse_config;
+
+const EXAMPLE: &str = include_str!("../../../docs/proxy.toml");
+/// The sections that docs/whimbrel.toml explains.
+const ELSEWHERE: [&str; 2] = ["transport", "listen"];
+
+fn parse(text: &str) -> Settings {
+    parse_config("proxy.toml", text).unwrap()
+}
+
+/// The example with what is behind a `#`, prose apart.
+fn whole() -> String {
+    let shown = |line: &str| match line.strip_prefix('#') {
+        Some(set) if set.starts_with(|first: char| first.is_ascii_lowercase() || first == '[') => {
+            set.to_owned()
+        }
+        _ => line.to_owned(),
+    };
+    EXAMPLE.lines().map(shown).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn the_example_has_the_defaults_and_what_it_shows_is_right() {
+    let value = |settings: &Settings| serde_json::to_value(settings).unwrap();
+    assert_eq!(value(&parse(EXAMPLE)), value(&Settings::default()));
+    parse(&whole()).check().unwrap();
+}
+
+#[test]
+fn the_example_names_every_setting() {
+    let mut names = BTreeSet::new();
+    let value = serde_json::to_value(parse(&whole())).unwrap();
+    for (section, settings) in value.as_object().unwrap() {
+        let settings = match settings {
+            Value::Array(list) => &list[0],
+            one => one,
+        };
+        if !ELSEWHERE.contains(&section.as_str()) {
+            names.extend(settings.as_object().unwrap().keys().cloned());
+        }
+    }
+    assert!(names.len() > 15, "{names:?}");
+    for name in names {
+        let is_set = |line: &str| {
+            let line = line.trim_start_matches('#');
+            line.split(" = ").next() == Some(&name) || line.ends_with(&format!(".{name}]"))
+        };
+        assert!(EXAMPLE.lines().any(is_set), "docs/proxy.toml does not name {name}");
+    }
+}
