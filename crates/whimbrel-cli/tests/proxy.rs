@@ -23,6 +23,7 @@ struct Pair {
     connect: SocketAddr,
     forward: SocketAddr,
     control: String,
+    metrics: SocketAddr,
     /// The folders last: they are deleted when nothing runs in them any more.
     _homes: [Home; 2],
 }
@@ -57,15 +58,18 @@ fn pair(name: &str, permits: &str, forward: &str, between: impl FnOnce(&str) -> 
             &format!("0={forward}"),
             "--control",
             &control,
+            "--metrics",
+            "127.0.0.1:0",
         ]),
         "connected to ",
     );
     let port = |begin: &str| {
         let line = said.iter().find_map(|line| line.strip_prefix(begin)).unwrap();
-        line.parse().unwrap()
+        line.trim_end_matches("/metrics").parse().unwrap()
     };
+    let metrics = port("metrics on http://");
     let (socks, connect, forward) = (port("SOCKS5 on "), port("HTTP CONNECT on "), port("a forward on "));
-    Pair { near, far, socks, connect, forward, control, _homes: homes }
+    Pair { near, far, socks, connect, forward, control, metrics, _homes: homes }
 }
 
 impl Pair {
@@ -172,6 +176,13 @@ fn each_way_in_carries_every_byte_in_both_directions() {
         (&status["more"]["flows"]["opened"], &status["more"]["peers"][0]["state"]),
         (&3.into(), &"connected".into())
     );
+    let mut scrape = dial(pair.metrics);
+    scrape.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    let metrics = String::from_utf8(read_to_end(&scrape)).unwrap();
+    let opened = metrics.lines().find(|line| line.starts_with("whimbrel_proxy_flows_opened_total{")).unwrap();
+    assert!(opened.contains("protocol=\"tcp\",opened_by=\"us\"") && opened.ends_with("} 3"), "{opened}");
+    let bytes = metrics.lines().find(|line| line.starts_with("whimbrel_proxy_to_peer_bytes_total{")).unwrap();
+    assert!(bytes.ends_with("} 9000000"), "{bytes}");
     pair.near.signal("-TERM");
     assert_eq!(pair.near.end().0, Some(0));
     pair.far.signal("-TERM");

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use whimbrel::{Endpoint, PublicKey};
-use whimbrel_service::{ActivityLog, bind_advice};
+use whimbrel_service::{ActivityLog, Metrics, bind_advice};
 
 use crate::intercept::Ingress;
 use crate::policy::{Permits, Rules};
@@ -120,6 +120,11 @@ impl Proxy {
         self.ways_in.shutdown().await;
         drop(tokio::time::timeout(patience, self.flows.drained()).await);
         self.flows.counts().0
+    }
+
+    /// Registers the proxy's metrics.
+    pub fn register(&self, metrics: &Metrics) {
+        self.flows.register(metrics);
     }
 
     /// What the proxy shows of itself.

@@ -241,7 +241,7 @@ mod tests {
             (format!("{socks}{peer}[[rule]]\nname = 'r'\naction = 'direct'"), "for TCP only"),
             (format!("{socks}{peer}[[rule]]\nname = 'r'\naction = 'carri'"), "carri"),
             (format!("{socks}{peer}may_open = ['10.0.0.0/8']"), "proxy.toml:5:"),
-            (format!("{socks}{peer}may_opn = []"), "unknown field `may_opn`"),
+            (format!("{socks}{peer}may_opn = []"), "unknown setting `may_opn`"),
             (format!("[in]\nforward = ['80']\n{peer}"), "is no forward"),
         ] {
             let error = check(&text).unwrap_err();

@@ -40,6 +40,7 @@ impl RunCommand {
         let has_file = self.sources.config.is_some();
         let mut service = monitor::start("proxy", &settings.service, has_file, &endpoint, more).await?;
         let mut proxy = Proxy::start(&settings, &endpoint, service.activity(), note).await?;
+        proxy.register(service.metrics());
         drop(status.set(proxy.status()));
         if let Some(url) = listening {
             print_line(format_args!("listening {url}"))?;

@@ -12,13 +12,23 @@ use crate::protocol::Target;
 use crate::text::as_text;
 
 /// The protocol of a flow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Protocol {
     /// TCP.
     Tcp,
     /// UDP.
     Udp,
+}
+
+impl Protocol {
+    /// Its name, as in a file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+        }
+    }
 }
 
 /// What becomes of a flow.

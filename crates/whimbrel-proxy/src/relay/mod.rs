@@ -6,11 +6,13 @@ mod direct;
 mod far;
 mod hand_over;
 mod limits;
+mod metrics;
 mod near;
 mod peer;
 mod record;
 mod session;
 mod socket;
+mod totals;
 mod udp;
 
 pub use direct::DirectFlow;

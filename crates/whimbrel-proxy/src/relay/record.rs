@@ -6,6 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use whimbrel_service::Metrics;
+
+use super::metrics::FlowMetrics;
+use super::totals::{Group, Sums, Totals};
 use crate::policy::Protocol;
 use crate::protocol::Target;
 
@@ -78,6 +82,11 @@ impl FlowRecord {
         (self.to_peer.load(Ordering::Relaxed), self.from_peer.load(Ordering::Relaxed))
     }
 
+    fn group(&self) -> Group {
+        let rule = self.rule.as_deref().unwrap_or_default().into();
+        Group { peer: Arc::clone(&self.peer), protocol: self.protocol, by_peer: self.by_peer, rule }
+    }
+
     fn shown(&self) -> serde_json::Value {
         let (to_peer, from_peer) = self.bytes();
         serde_json::json!({
@@ -96,6 +105,8 @@ pub struct Flows(Arc<Table>);
 struct Table {
     next: AtomicU64,
     running: Mutex<BTreeMap<u64, Arc<FlowRecord>>>,
+    /// Sums over all flows; of those that run, only that they were opened.
+    totals: Mutex<Totals>,
     opened: AtomicU64,
     refused: AtomicU64,
 }
@@ -121,8 +132,35 @@ impl Flows {
         let record = Arc::new(record);
         running.insert(number, Arc::clone(&record));
         drop(running);
+        self.lock_totals().of(&record.group()).opened += 1;
         self.0.opened.fetch_add(1, Ordering::Relaxed);
         Some(Running { table: self.clone(), number, record })
+    }
+
+    /// Returns sums over all flows, with those that run.
+    pub(crate) fn totals(&self) -> BTreeMap<Group, Sums> {
+        let running = self.0.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut totals = self.lock_totals().all();
+        for record in running.values() {
+            let (to_peer, from_peer) = record.bytes();
+            let sums = totals.entry(record.group()).or_default();
+            sums.running += 1;
+            sums.to_peer += to_peer;
+            sums.from_peer += from_peer;
+        }
+        totals
+    }
+
+    /// Registers the metrics of flows, with the prefix `whimbrel_proxy_`.
+    pub fn register(&self, metrics: &Metrics) {
+        let collector = Box::new(FlowMetrics(self.clone()));
+        metrics.with_registry(|registry| {
+            registry.sub_registry_with_prefix("whimbrel_proxy").register_collector(collector);
+        });
+    }
+
+    fn lock_totals(&self) -> std::sync::MutexGuard<'_, Totals> {
+        self.0.totals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until no flow runs.
@@ -156,6 +194,13 @@ impl Flows {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.table.0.running.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.number);
+        let (to_peer, from_peer) = self.record.bytes();
+        // Both at once, so that a flow is counted once, and its bytes never go back.
+        let mut running = self.table.0.running.lock().unwrap_or_else(PoisonError::into_inner);
+        running.remove(&self.number);
+        let mut totals = self.table.lock_totals();
+        let sums = totals.of(&self.record.group());
+        sums.to_peer += to_peer;
+        sums.from_peer += from_peer;
     }
 }
