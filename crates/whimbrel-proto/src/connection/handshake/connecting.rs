@@ -14,6 +14,7 @@ use crate::connection::packet::sent_block::SentBlock;
 use crate::connection::paths::path_set::Main;
 use crate::connection::paths::validation::Validation;
 use crate::connection::state::Connection;
+use crate::expected::Expected;
 use crate::handshake::{Accepted, Established, Extensions, HandshakeError, Params, Resumed};
 use crate::recovery::{Fate, Recovery};
 use crate::session::{DEFAULT_STREAMS, PeerLimits};
@@ -156,7 +157,7 @@ impl Connection {
                 self.paths[Main].recovery.on_first_rtt(now, rtt);
             }
         }
-        let Some(opening) = &mut self.opening else { return };
+        let Some(opening) = self.opening.as_mut().expected("the handshake that was answered") else { return };
         let by_ticket = opening.handshake.has_ticket();
         if opening.early.is_over(now) {
             opening.handshake.end_early();

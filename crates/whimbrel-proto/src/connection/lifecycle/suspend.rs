@@ -13,6 +13,7 @@ use crate::connection::packet::sent_block::SentBlock;
 use crate::connection::paths::path_set::Main;
 use crate::connection::state::Connection;
 use crate::crypto::{Claim, PublicKey};
+use crate::expected::Expected;
 use crate::recovery::{Fate, Recovery};
 use crate::session::Session;
 use crate::wire::{Malformed, Reader, Writer, block};
@@ -143,7 +144,7 @@ impl Connection {
         if let Some(observer) = &mut self.observer {
             observer.on_peer_suspends(now, heir.as_ref());
         }
-        let Some(peer) = self.peer.key else { return Ok(()) };
+        let Some(peer) = self.peer.key.expected("the key of the peer that suspends") else { return Ok(()) };
         match &mut self.ending {
             Ending::Open => {
                 self.succession.attachment.heir = heir.map(Box::new);

@@ -519,12 +519,14 @@ impl Connection {
     }
 
     fn on_probe(&mut self, path: PathId, challenge: u64) {
+        // A block before this one may have closed the path.
         if let Some(at) = self.paths.by_id(path) {
             self.paths[at].answers.push(challenge);
         }
     }
 
     fn on_probe_ack(&mut self, now: Time, path: PathId, challenge: u64) {
+        // A block before this one may have closed the path.
         let Some(at) = self.paths.by_id(path) else { return };
         let path = &mut self.paths[at];
         if let Some(rebinding) = path.rebinding.as_deref_mut() {

@@ -11,6 +11,7 @@ use crate::connection::lifecycle::farewell::LastPacket;
 use crate::connection::paths::path_set::{At, Main};
 use crate::connection::paths::path_state::PathState;
 use crate::connection::state::Connection;
+use crate::expected::Expected;
 use crate::mutants::{Mutant, planted};
 use crate::recovery::{CIPHER_BLOCK, Permit, Spare};
 use crate::wire::close::{Reason, write_rst};
@@ -491,7 +492,8 @@ impl Connection {
         let tag = seal.seal(self.paths[at].id, head.number, clear, body);
         out.extend_from_slice(&tag);
         let packet = &mut out[head.start..];
-        if let Some(sample) = packet[CLEAR_LEN + 4..].first_chunk::<SAMPLE_LEN>() {
+        let sample = packet[CLEAR_LEN + 4..].first_chunk::<SAMPLE_LEN>();
+        if let Some(sample) = sample.expected("the sample of a sealed packet") {
             let mask = header.mask(sample);
             packet[0] ^= mask[0] & PROTECTED_BITS;
             for (byte, mask) in packet[CLEAR_LEN..CLEAR_LEN + head.number_len].iter_mut().zip(&mask[1..]) {

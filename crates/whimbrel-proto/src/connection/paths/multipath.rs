@@ -22,6 +22,7 @@ use crate::connection::packet::lengths::{CHALLENGE_LEN, OPENING_LEN};
 use crate::connection::packet::notes::Notes;
 use crate::connection::state::Connection;
 use crate::crypto::ResetToken;
+use crate::expected::Expected;
 use crate::mutants::{Mutant, planted};
 use crate::recovery::Fate;
 use crate::wire::{Reader, Writer, block};
@@ -569,7 +570,7 @@ impl Connection {
                 continue;
             }
             let Ok(id) = self.open_path(now, local, remote) else { break };
-            if let Some(at) = self.paths.by_id(id) {
+            if let Some(at) = self.paths.by_id(id).expected("a path that was just opened") {
                 self.paths[at].unwanted = true;
                 self.paths[at].lingers = true;
             }
