@@ -93,7 +93,7 @@ impl Connection {
     fn ways(&self) -> Vec<AddressPair> {
         let mut remotes = vec![self.remote()];
         let proven = self.paths.iter().filter(|path| path.lifecycle.is_proven());
-        for remote in proven.map(|path| path.remote).chain(self.supply.addresses.answered()) {
+        for remote in proven.map(|path| path.remote()).chain(self.supply.addresses.answered()) {
             if !remotes.contains(&remote) {
                 remotes.push(remote);
             }

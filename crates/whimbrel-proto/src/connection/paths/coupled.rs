@@ -55,13 +55,13 @@ impl Connection {
             path.load.iter_mut().for_each(|load| load.calls = calls);
         }
         for me in self.paths.all() {
-            let mine = self.paths[me].id;
+            let mine = self.paths[me].id();
             let with_me = |path: &&Path| {
                 let carries = path.lifecycle.is_usable() && path.load_rate() > all / LEAST_PART;
-                path.id == mine || carries && !self.steering.coupling.are_apart(path.id, mine)
+                path.id() == mine || carries && !self.steering.coupling.are_apart(path.id(), mine)
             };
             let (ids, members): (Vec<PathId>, Vec<Member>) =
-                self.paths.iter().filter(with_me).map(|path| (path.id, path.member())).unzip();
+                self.paths.iter().filter(with_me).map(|path| (path.id(), path.member())).unzip();
             let place = ids.iter().position(|id| *id == mine).expected("a path in its own company");
             let place = place.unwrap_or_default();
             let company = company(&members, place);

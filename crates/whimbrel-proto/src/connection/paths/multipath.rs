@@ -12,7 +12,6 @@ use super::path::{Ends, Path};
 use super::path_set::At;
 use super::path_state::{PathLifecycle, PathState};
 use super::scheduler::{Scheduler, View, Waiting};
-use super::validation::Validation;
 use super::{pairing, scheduler};
 use crate::connection::event::{EndpointEvent, Event};
 use crate::connection::observe::path_cause::PathCause;
@@ -25,7 +24,7 @@ use crate::crypto::ResetToken;
 use crate::expected::Expected;
 use crate::mutants::{Mutant, planted};
 use crate::recovery::Fate;
-use crate::wire::{Reader, Writer, block};
+use crate::wire::{Reader, block};
 use crate::{ConnectionId, PathId, PeerMisbehaved, Side, Time};
 
 /// With this many notices not acknowledged yet, or ids not free yet, no ids for further paths are given. A peer that
@@ -89,8 +88,8 @@ impl Connection {
         }
         for at in self.paths.all() {
             let path = &mut self.paths[at];
-            if let Some(settings) = self.supply.addresses.settings(path.local) {
-                path.cost = settings.cost;
+            if let Some(settings) = self.supply.addresses.settings(path.local()) {
+                path.cost.set(settings.cost);
                 path.standby_wanted(settings.standby);
             }
         }
@@ -139,9 +138,8 @@ impl Connection {
             && let Some(at) = self.paths.by_id(id)
         {
             let path = &mut self.paths[at];
-            path.unwanted = true;
-            path.lingers = true;
-            self.supply.attempts.refuse(path.local, path.remote);
+            path.leaving.on_chosen();
+            self.supply.attempts.refuse(path.local(), path.remote());
             self.close_unwanted(now);
             self.review(now);
         }
@@ -172,8 +170,7 @@ impl Connection {
         self.note_path(id, PathCause::OpenedByPeer);
         let challenge = self.supply.challenges.draw();
         let path = &mut self.paths[at];
-        path.validation = Validation::UNPROVEN;
-        path.challenge(now, challenge);
+        path.on_opened_by_peer(now, challenge);
         Some(at)
     }
 
@@ -187,9 +184,11 @@ impl Connection {
         let lifecycle = PathLifecycle::opening(settings.is_some_and(|settings| settings.standby));
         let ends = Ends { id, remote, local, local_id, remote_id };
         let mut path = Path::new(now, ends, &self.config, lifecycle);
-        path.cost = settings.map_or(0, |settings| settings.cost);
-        path.token = Some(token);
-        path.announced = (self.side == Side::Client && self.control.holds_notice(told)).then_some(told);
+        path.cost.set(settings.map_or(0, |settings| settings.cost));
+        path.on_token(token);
+        if self.side == Side::Client && self.control.holds_notice(told) {
+            path.on_announced(told);
+        }
         path.mtu.limit(self.peer.max_packet);
         self.ask_for_ids();
         Some(self.paths.push(path))
@@ -198,10 +197,10 @@ impl Connection {
     /// Handles a path whose remote address has answered. Its stateless reset token counts from now on.
     pub(in crate::connection) fn on_path_up(&mut self, now: Time, at: At) {
         let path = &mut self.paths[at];
-        path.last_eliciting = now;
-        self.supply.attempts.on_answered(path.local, path.remote);
-        self.endpoint_events.extend(path.token.map(EndpointEvent::PeerResetToken));
-        self.events.push_back(Event::PathUp(path.id));
+        path.pulse.on_eliciting(now);
+        self.supply.attempts.on_answered(path.local(), path.remote());
+        self.endpoint_events.extend(path.token().map(EndpointEvent::PeerResetToken));
+        self.events.push_back(Event::PathUp(path.id()));
         self.close_unwanted(now);
         self.review(now);
     }
@@ -228,7 +227,7 @@ impl Connection {
     }
 
     fn why_unwanted(&self, at: At) -> PathCause {
-        match (self.has_lost_address(at), self.paths[at].lingers) {
+        match (self.has_lost_address(at), self.paths[at].leaving.is_by_choice()) {
             (true, _) => PathCause::InterfaceGone,
             (false, true) => PathCause::ClosedByApplication,
             (false, false) => PathCause::AddressWithdrawn,
@@ -237,14 +236,14 @@ impl Connection {
 
     fn is_unwanted(&self, at: At) -> bool {
         let path = &self.paths[at];
-        path.lifecycle.state() != PathState::Closed && (path.unwanted || self.has_lost_address(at))
+        path.lifecycle.state() != PathState::Closed && (path.leaving.is_wanted() || self.has_lost_address(at))
     }
 
     pub(in crate::connection) fn has_lost_address(&self, at: At) -> bool {
         let lost = |local: IpAddr| {
             self.supply.addresses.ours().next().is_some() && !self.supply.addresses.has(local)
         };
-        self.paths[at].local.is_some_and(lost)
+        self.paths[at].local().is_some_and(lost)
     }
 
     /// Returns the length of the packets that open a path. If no path works, SACKs of the others may have been lost,
@@ -259,22 +258,22 @@ impl Connection {
     fn is_draining(&self, at: At) -> bool {
         let path = &self.paths[at];
         let under_way = path.lifecycle.is_usable() && path.recovery.in_flight() > 0;
-        path.lingers && under_way && !self.has_lost_address(at)
+        path.leaving.is_by_choice() && under_way && !self.has_lost_address(at)
     }
 
     /// Stops sending on a path, and tells the peer. What the peer sends there until it knows is still accepted.
     fn close_at(&mut self, now: Time, at: At, cause: PathCause) {
-        self.note_path(self.paths[at].id, cause);
+        self.note_path(self.paths[at].id(), cause);
         self.surrender(now, at);
         let path = &mut self.paths[at];
-        if path.lingers {
-            self.supply.attempts.refuse(path.local, path.remote);
+        if path.leaving.is_by_choice() {
+            self.supply.attempts.refuse(path.local(), path.remote());
         }
         path.lifecycle.on_closed();
         path.on_closed();
         // Once the peer knows, it forgets the id. It then answers with a stateless reset, which must not end the
         // connection, not even if the path is used again: the CLOSE_PATH may have arrived.
-        self.endpoint_events.extend(path.token.take().map(EndpointEvent::PeerTokenUnused));
+        self.endpoint_events.extend(path.drop_token().map(EndpointEvent::PeerTokenUnused));
         self.events.push_back(Event::PathClosed(Box::new(path.stats())));
         self.tell_closed();
     }
@@ -294,15 +293,9 @@ impl Connection {
             return;
         }
         let control = &mut self.control;
-        let closed = |path: &&mut Path| path.lifecycle.state() == PathState::Closed && path.told.is_none();
+        let closed = |path: &&mut Path| path.lifecycle.state() == PathState::Closed;
         for path in self.paths.iter_mut().filter(closed) {
-            path.told = Some(match path.recalled.take() {
-                Some(recalled) if control.holds_notice(recalled) => {
-                    control.renew(recalled);
-                    recalled
-                }
-                _ => control.notice(write_close_path(path.id)),
-            });
+            path.closing_notice.tell(path.id(), control);
         }
     }
 
@@ -311,18 +304,15 @@ impl Connection {
     /// there, and both go on there unless a CLOSE_PATH that was already sent arrives.
     pub(in crate::connection) fn reopen(&mut self, now: Time, at: At) {
         let path = &self.paths[at];
-        let untold = path.told.is_none_or(|told| self.control.holds_notice(told));
+        let untold = path.closing_notice.is_open(&self.control);
         let stuck = self.side == Side::Client && self.activity.unreachable_since.is_some();
-        let proven = path.validation == Validation::Proven && path.proven_there.is_proven();
+        let proven = path.is_validated() && path.proven_there.is_proven();
         let closed = path.lifecycle.state() == PathState::Closed && untold;
         if !(closed && proven && stuck) || self.has_lost_address(at) {
             return;
         }
         let path = &mut self.paths[at];
-        path.recalled = path.told.take();
-        if let Some(recalled) = path.recalled {
-            self.control.withdraw(recalled);
-        }
+        path.closing_notice.recall(&mut self.control);
         path.lifecycle.on_reopened();
         self.on_path_up(now, at);
     }
@@ -331,9 +321,8 @@ impl Connection {
     /// our id for it could not be answered.
     pub(in crate::connection) fn ask_again(&mut self, now: Time) {
         for path in self.paths.iter_mut() {
-            if path.announced.is_some_and(|told| !self.control.holds_notice(told)) {
-                path.announced = None;
-                path.hurry(now);
+            if path.announced().is_some_and(|told| !self.control.holds_notice(told)) {
+                path.on_announcement_known(now);
             }
         }
     }
@@ -344,9 +333,9 @@ impl Connection {
     fn close_recalled(&mut self, now: Time) {
         let ends = |connection: &Self, at: At| {
             let path = &connection.paths[at];
-            let arrived = path.recalled.is_some_and(|recalled| !connection.control.holds_notice(recalled));
+            let arrived = path.closing_notice.came_after_all(&connection.control);
             let stays = |other: &Path| {
-                other.id != path.id
+                other.id() != path.id()
                     && other.lifecycle.state() != PathState::Closed
                     && other.proven_there.is_proven()
             };
@@ -354,11 +343,10 @@ impl Connection {
             arrived && (is_closed || connection.paths.iter().any(stays))
         };
         while let Some(at) = self.paths.all().find(|at| ends(self, *at)) {
-            let recalled = self.paths[at].recalled.take();
-            if self.paths[at].lifecycle.state() == PathState::Closed {
-                // It was closed once more, and need not be told of again.
-                self.paths[at].told = self.paths[at].told.or(recalled);
-            } else {
+            let path = &mut self.paths[at];
+            let is_closed = path.lifecycle.state() == PathState::Closed;
+            path.closing_notice.settle_recalled(is_closed);
+            if !is_closed {
                 self.close_at(now, at, PathCause::ForgottenByPeer);
             }
         }
@@ -367,10 +355,8 @@ impl Connection {
     /// Forgets the closed paths of which the peer knows that they are closed.
     pub(in crate::connection) fn forget_closed(&mut self, now: Time) {
         self.close_recalled(now);
-        let known = |connection: &Self, at: At| {
-            let told = connection.paths[at].told;
-            told.is_some_and(|told| !connection.control.holds_notice(told))
-        };
+        let known =
+            |connection: &Self, at: At| !connection.paths[at].closing_notice.is_open(&connection.control);
         let mut any = false;
         while let Some(at) = self.paths.all().find(|at| known(self, *at)) {
             self.forget(now, at);
@@ -390,12 +376,12 @@ impl Connection {
         let mut path = self.paths.remove(at);
         if path.lifecycle.state() != PathState::Opening {
             // Its address can be tried again when nothing else works.
-            self.supply.addresses.on_answered(path.remote);
+            self.supply.addresses.on_answered(path.remote());
         }
         path.lifecycle.on_closed();
         self.figures.past.get_or_insert_default().add(&path);
-        self.supply.retired.0.push((path.local_id, now + path.drain_time()));
-        self.endpoint_events.extend(path.token.map(EndpointEvent::PeerTokenUnused));
+        self.supply.retired.retire(path.local_id(), now + path.drain_time());
+        self.endpoint_events.extend(path.token().map(EndpointEvent::PeerTokenUnused));
         let stats = path.stats();
         let (session, control) = (&mut self.session, &mut self.control);
         let mut notes = Notes::default();
@@ -406,7 +392,7 @@ impl Connection {
 
     /// Requests ids for future paths from the endpoint.
     pub(in crate::connection) fn ask_for_ids(&mut self) {
-        let backlog = self.control.notices().max(self.supply.retired.0.len());
+        let backlog = self.control.notices().max(self.supply.retired.len());
         if self.config.max_paths > 1 && self.peer.confirmed && backlog < MOST_LOOSE_ENDS {
             for _ in 0..self.supply.ids.ask() {
                 self.endpoint_events.push_back(EndpointEvent::IdWanted);
@@ -467,7 +453,7 @@ impl Connection {
             self.review(now);
         } else if let Some(unused) = self.supply.ids.give_up(id) {
             // Nothing of the path has come, but it may yet.
-            self.supply.retired.0.push((unused.id, now + self.paths.drain_time()));
+            self.supply.retired.retire(unused.id, now + self.paths.drain_time());
             self.ask_for_ids();
         }
         Ok(())
@@ -494,8 +480,8 @@ impl Connection {
         let change = self.supply.addresses.remove_theirs(sequence);
         self.on_change(now, change);
         if let Some(Change::Removed(address)) = change {
-            for path in self.paths.iter_mut().filter(|path| path.remote == address) {
-                path.unwanted = true;
+            for path in self.paths.iter_mut().filter(|path| path.remote() == address) {
+                path.leaving.on_withdrawn();
             }
             self.close_unwanted(now);
         }
@@ -517,7 +503,7 @@ impl Connection {
         if self.side == Side::Server || !self.peer.confirmed || self.ending.is_detached() {
             return;
         }
-        let main = self.paths[self.paths.main()].remote;
+        let main = self.paths[self.paths.main()].remote();
         if self.supply.addresses.ours().next().is_none() {
             return;
         }
@@ -542,15 +528,15 @@ impl Connection {
     /// Returns the address pairs that should have a path and have none.
     fn missing_pairs(&self) -> Vec<(IpAddr, SocketAddr)> {
         let locals: Vec<IpAddr> = self.supply.addresses.ours().map(|ours| ours.address.ip()).collect();
-        let wanted = self.paths.iter().filter(|path| !path.unwanted);
-        let mut remotes: Vec<SocketAddr> = wanted.map(|path| path.remote).collect();
+        let wanted = self.paths.iter().filter(|path| !path.leaving.is_wanted());
+        let mut remotes: Vec<SocketAddr> = wanted.map(|path| path.remote()).collect();
         remotes.extend(self.supply.addresses.theirs());
         remotes.sort_unstable();
         remotes.dedup();
         // A closed path does not come back, although the peer may not know of the closing yet. Its addresses may come
         // back.
         let there = self.paths.iter().filter(|path| path.lifecycle.state() != PathState::Closed);
-        let mut taken: Vec<_> = there.map(|path| (path.local, path.remote)).collect();
+        let mut taken: Vec<_> = there.map(|path| (path.local(), path.remote())).collect();
         taken.extend(self.supply.attempts.waiting());
         pairing::missing(&locals, &remotes, &taken)
     }
@@ -563,7 +549,9 @@ impl Connection {
         let refused: Vec<_> = self.supply.attempts.refused().collect();
         for (local, remote) in refused {
             let is_there = |path: &Path| {
-                path.local == local && path.remote == remote && path.lifecycle.state() != PathState::Closed
+                path.local() == local
+                    && path.remote() == remote
+                    && path.lifecycle.state() != PathState::Closed
             };
             if self.paths.iter().any(is_there) || local.is_some_and(|local| !self.supply.addresses.has(local))
             {
@@ -571,8 +559,7 @@ impl Connection {
             }
             let Ok(id) = self.open_path(now, local, remote) else { break };
             if let Some(at) = self.paths.by_id(id).expected("a path that was just opened") {
-                self.paths[at].unwanted = true;
-                self.paths[at].lingers = true;
+                self.paths[at].leaving.on_chosen();
             }
         }
     }
@@ -581,7 +568,7 @@ impl Connection {
     pub(in crate::connection) fn on_unanswered(&mut self, now: Time, at: At) {
         let path = &self.paths[at];
         if self.side == Side::Client && path.lifecycle.state() == PathState::Opening {
-            self.supply.attempts.on_failed(now, path.local, path.remote);
+            self.supply.attempts.on_failed(now, path.local(), path.remote());
         }
     }
 
@@ -593,10 +580,10 @@ impl Connection {
         }
         for at in self.paths.all() {
             let path = &self.paths[at];
-            if path.lifecycle.state() != PathState::Opening || path.rebinding.is_some() {
+            if path.lifecycle.state() != PathState::Opening || path.rebinding().is_some() {
                 continue;
             }
-            let (local, remote) = (path.local, path.remote);
+            let (local, remote) = (path.local(), path.remote());
             if self.side == Side::Server {
                 self.ask_while_none_works(now, at);
                 continue;
@@ -637,12 +624,12 @@ impl Connection {
         let length = self.opening_len();
         let settings = self.supply.addresses.settings(Some(local));
         let path = &mut self.paths[at];
-        (path.local, path.remote) = (Some(local), remote);
+        path.aim_at(local, remote);
         // The cost and the standby setting are those of the new address.
-        path.cost = settings.map_or(0, |settings| settings.cost);
+        path.cost.set(settings.map_or(0, |settings| settings.cost));
         path.standby_wanted(settings.is_some_and(|settings| settings.standby));
         path.ask(now, challenge, length);
-        let id = path.id;
+        let id = path.id();
         self.note_path(id, PathCause::AimedElsewhere);
         true
     }
@@ -652,10 +639,10 @@ impl Connection {
     /// one. Challenges become rarer the longer nothing comes, and stay within the amplification limit.
     fn ask_while_none_works(&mut self, now: Time, at: At) {
         let path = &self.paths[at];
-        if path.validation.room() < CHALLENGE_LEN || self.paths.all().any(|other| self.is_at_hand(other)) {
+        if path.room() < CHALLENGE_LEN || self.paths.all().any(|other| self.is_at_hand(other)) {
             return;
         }
-        let silence = now.since(path.last_received);
+        let silence = path.pulse.unheard_for(now);
         let then = now + (silence / 4).clamp(SOONEST_AGAIN, LATEST_AGAIN);
         let challenge = self.supply.challenges.draw();
         self.paths[at].challenge(then, challenge);
@@ -683,7 +670,7 @@ impl Connection {
     fn ask_anew(&mut self, now: Time, at: At) {
         let path = &self.paths[at];
         let opens = self.side == Side::Client && path.lifecycle.state() == PathState::Opening;
-        if opens && path.is_spent() && self.supply.addresses.has_answered(path.remote) {
+        if opens && path.is_spent() && self.supply.addresses.has_answered(path.remote()) {
             let challenge = self.supply.challenges.draw();
             let length = self.opening_len();
             self.paths[at].ask(now, challenge, length);
@@ -708,7 +695,7 @@ impl Connection {
         if one_returned {
             self.surrender_unusable(now);
         }
-        if one_returned || self.paths.iter().any(|path| path.lingers) {
+        if one_returned || self.paths.iter().any(|path| path.leaving.is_by_choice()) {
             self.close_unwanted(now);
         }
         self.check_reachable(now);
@@ -721,7 +708,7 @@ impl Connection {
         let best = wished.map_or_else(|| scheduler::primary(views, incumbent.index()), At::index);
         if self.paths.set_main(best) {
             self.note_primary(self.why_primary(before, incumbent, wished));
-            self.events.push_back(Event::PrimaryChanged(self.paths[self.paths.main()].id));
+            self.events.push_back(Event::PrimaryChanged(self.paths[self.paths.main()].id()));
         }
     }
 
@@ -729,7 +716,7 @@ impl Connection {
     fn judge(&mut self, now: Time, at: At) -> bool {
         let others_work = self.paths.all().any(|other| other != at && self.is_at_hand(other));
         let path = &mut self.paths[at];
-        let id = path.id;
+        let id = path.id();
         let event = if path.recovery.is_unreachable() {
             path.lifecycle.on_unanswered().then_some(Event::PathDown(id))
         } else if path.recovery.is_silent() {
@@ -739,12 +726,8 @@ impl Connection {
             path.lifecycle.on_heard().then_some(Event::PathUp(id))
         };
         let fails = matches!(event, Some(Event::PathDown(_) | Event::PathSuspect(_)));
-        if let Some(former) = path.former.as_deref_mut().filter(|_| fails) {
-            former.on_silence(now);
-        }
         if fails {
-            // The last SACK may not have arrived. The next one goes another way.
-            path.received.report_again();
+            path.on_failed(now);
         }
         let returned = matches!(event, Some(Event::PathUp(_)));
         self.events.extend(event);
@@ -756,7 +739,7 @@ impl Connection {
 
     /// Counts what is in flight on a path as lost, so that it is sent on another.
     fn surrender(&mut self, now: Time, at: At) {
-        let (id, bytes) = (self.paths[at].id, self.paths[at].recovery.in_flight());
+        let (id, bytes) = (self.paths[at].id(), self.paths[at].recovery.in_flight());
         if let Some(observer) = self.observer.as_mut().filter(|_| bytes > 0) {
             observer.on_surrender(now, id, bytes);
         }
@@ -835,21 +818,7 @@ impl Connection {
 
     /// Frees retired ids whose last packets must have arrived by now.
     pub(in crate::connection) fn free_retired(&mut self, now: Time) {
-        let events = &mut self.endpoint_events;
-        self.supply.retired.0.retain(|(id, until)| {
-            if *until <= now {
-                events.push_back(EndpointEvent::IdUnused(*id));
-            }
-            *until > now
-        });
+        self.endpoint_events.extend(self.supply.retired.take_over(now).map(EndpointEvent::IdUnused));
         self.ask_for_ids();
     }
-}
-
-pub(in crate::connection) fn write_close_path(id: PathId) -> Vec<u8> {
-    let mut out = Vec::with_capacity(6);
-    let mut writer = Writer::new(&mut out, usize::MAX);
-    writer.u8(block::CLOSE_PATH);
-    writer.varint(u64::from(id.0));
-    out
 }
