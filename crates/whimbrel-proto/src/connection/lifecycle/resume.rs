@@ -6,7 +6,7 @@ use crate::connection::datagram::Datagram;
 use crate::connection::event::{EndpointEvent, Event};
 use crate::connection::observe::observer::Observer;
 use crate::connection::paths::addresses::LocalAddress;
-use crate::connection::paths::multipath::Destination;
+use crate::connection::paths::destination::Destination;
 use crate::connection::paths::path_set::Main;
 use crate::connection::paths::path_state::PathState;
 use crate::connection::state::{Connection, Setup};

@@ -8,7 +8,7 @@ use crate::connection::datagram::Datagram;
 use crate::connection::event::{EndpointEvent, Event};
 use crate::connection::handshake::keys::KeyUse;
 use crate::connection::observe::path_cause::PathCause;
-use crate::connection::paths::multipath::Destination;
+use crate::connection::paths::destination::Destination;
 use crate::connection::paths::path::Path;
 use crate::connection::paths::path_set::{At, Main};
 use crate::connection::paths::path_state::PathState;

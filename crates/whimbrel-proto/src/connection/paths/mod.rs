@@ -1,19 +1,24 @@
 //! The paths of a connection: their states, addresses and ids, and the choice of path for each packet.
 
 pub(in crate::connection) mod addresses;
+pub(in crate::connection) mod addressing;
 pub(in crate::connection) mod attempts;
+pub(in crate::connection) mod carrying;
 pub(in crate::connection) mod challenge_answers;
 pub(in crate::connection) mod changeover;
 pub(in crate::connection) mod changing_over;
+pub(in crate::connection) mod closing;
 pub(in crate::connection) mod closing_notice;
+pub(in crate::connection) mod completing;
 pub(in crate::connection) mod consenting;
 pub(crate) mod cost;
 pub(in crate::connection) mod coupled;
 pub(in crate::connection) mod coupling;
+pub(in crate::connection) mod destination;
 pub(in crate::connection) mod former;
 pub(in crate::connection) mod ids;
 pub(in crate::connection) mod leaving;
-pub(in crate::connection) mod multipath;
+pub(in crate::connection) mod opening;
 pub(in crate::connection) mod pairing;
 pub(in crate::connection) mod path;
 pub(in crate::connection) mod path_quota;
@@ -25,8 +30,12 @@ pub(in crate::connection) mod proven_there;
 pub(in crate::connection) mod pulse;
 pub(in crate::connection) mod rebinding;
 pub(in crate::connection) mod retired;
+pub(in crate::connection) mod retrying;
+pub(in crate::connection) mod reviewing;
 pub(crate) mod scheduler;
 pub(in crate::connection) mod steering;
 pub(in crate::connection) mod supply;
+pub(in crate::connection) mod supplying_ids;
+pub(in crate::connection) mod telling_closed;
 pub(in crate::connection) mod traffic;
 pub(in crate::connection) mod validation;
