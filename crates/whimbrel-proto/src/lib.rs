@@ -18,6 +18,7 @@ pub mod crypto;
 mod debug_only;
 mod endpoint;
 mod error;
+mod expected;
 pub mod handshake;
 mod id;
 #[cfg(feature = "mutants")]

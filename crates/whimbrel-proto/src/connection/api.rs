@@ -54,7 +54,7 @@ impl Connection {
 
     /// Returns the connection id by which the peer addresses this end on the primary path.
     pub fn local_id(&self) -> ConnectionId {
-        self.paths[Main].local_id
+        self.paths[Main].local_id()
     }
 
     /// Returns the peer's public key, which is its identity. `None` until a client learns it.
@@ -91,7 +91,7 @@ impl Connection {
 
     /// Returns the peer's address on the primary path.
     pub fn remote(&self) -> SocketAddr {
-        self.paths[Main].remote
+        self.paths[Main].remote()
     }
 
     /// Returns whether the connection is established and nothing is in flight. A message sent now goes out at once.
@@ -177,10 +177,8 @@ impl Connection {
             path.recovery.trim();
             path.received.trim();
         }
-        self.building.items = Vec::new();
+        self.building.trim();
         self.supply.ids.trim();
-        self.building.carried = Vec::new();
-        self.building.sack = None;
     }
 
     /// Ends the connection at once. What was not delivered is lost, and its outcome is Unknown.
@@ -191,7 +189,7 @@ impl Connection {
     /// Handles a stateless reset token that the peer sent. The token of a closed path is ignored: the peer may have
     /// forgotten only the id of that path.
     pub fn handle_reset(&mut self, now: Time, token: &ResetToken) {
-        if !self.paths.iter().any(|path| path.token.as_ref() == Some(token)) {
+        if !self.paths.iter().any(|path| path.token().as_ref() == Some(token)) {
             return;
         }
         if let Some(observer) = self.observer.as_mut().filter(|_| !self.ending.is_over()) {
@@ -221,8 +219,8 @@ impl Connection {
         }
         // PONG goes to the address of the first PING, wherever this copy came from. Only a copy from that address
         // raises its amplification limit.
-        if ping.from == self.paths[Main].remote {
-            self.paths[Main].validation.on_received(ping.bytes.len());
+        if ping.from == self.paths[Main].remote() {
+            self.paths[Main].earn(ping.bytes.len());
         }
         self.pong.due = self.pong.packet.is_some() && !self.peer.confirmed;
     }

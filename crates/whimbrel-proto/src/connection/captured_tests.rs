@@ -162,7 +162,7 @@ fn a_client_understands_an_older_server() {
     // It answers the SYN-ACK with a PING of its own, which announces EXTENSIONS. The older server's PONG is to the
     // captured PING.
     deliver(&mut client, at_ms(40), &captured.syn_ack);
-    assert_eq!(client.paths[super::paths::path_set::Main].remote_id, server_id);
+    assert_eq!(client.paths[super::paths::path_set::Main].remote_id(), server_id);
     captured.wait_for_pong(&mut client.opening.as_mut().unwrap().handshake);
     deliver(&mut client, at_ms(80), &captured.pong);
     for (sent, packet) in &packets {

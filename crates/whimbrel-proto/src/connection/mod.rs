@@ -48,7 +48,7 @@ pub use observe::stats::{ConnectionStats, PathStats, Totals};
 pub use packet::copies::DeadlineStats;
 pub use paths::addresses::LocalAddress;
 pub use paths::cost::CostPolicy;
-pub use paths::multipath::OpenPathError;
+pub use paths::opening::OpenPathError;
 pub use paths::path_set::MOST_PATHS;
 pub use paths::path_state::PathState;
 pub use paths::primary::{PrimaryRule, SetPrimaryError};

@@ -146,7 +146,7 @@ impl Connection {
 
     fn handle_keep_alive(&mut self, now: Time) {
         self.activity.eliciting = now;
-        self.paths[Main].keep_alive_due = true;
+        self.paths[Main].pulse.want_answer();
         self.trim_if_idle();
     }
 
@@ -223,15 +223,15 @@ impl Connection {
         if several
             && path.probe_at(self.activity.data, probe_interval, keep_alive).is_some_and(|due| due <= now)
         {
-            path.last_eliciting = now;
-            path.keep_alive_due = true;
+            path.pulse.on_eliciting(now);
+            path.pulse.want_answer();
         }
         if let Some(rtt) = path.take_believed(now) {
             self.follow(now, at, rtt);
         }
         if let Some((remote, copied)) = self.paths[at].expire_challenge(now) {
             if let Some(observer) = &mut self.observer {
-                observer.on_challenge_failed(now, self.paths[at].id, remote, copied);
+                observer.on_challenge_failed(now, self.paths[at].id(), remote, copied);
             }
             self.on_unanswered(now, at);
         }

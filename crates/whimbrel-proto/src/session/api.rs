@@ -14,6 +14,7 @@ use super::send::send_item::{CONFIRM, NO_TAG, PPID, RELIABLE, SendItem, SendStat
 use super::send::sending::SendDomain;
 use super::state::Session;
 use super::stats::SessionStats;
+use crate::expected::Expected;
 use crate::mutants::{Mutant, planted};
 use crate::wire::VARINT_MAX;
 use crate::wire::data::{self, DEFAULT_PRIORITY};
@@ -65,7 +66,7 @@ impl Session {
         }
         let Some(slot) = self.streams.find(template.stream) else { return false };
         if self.queue_is_full(slot, payload.len() as u64, self.priority_on(slot, template.priority), (0, 0))
-            || self.streams.at(slot).and_then(|stream| stream.takes()) != Some(StreamKind::Messages)
+            || self.streams.held(slot).and_then(|stream| stream.takes()) != Some(StreamKind::Messages)
         {
             return false;
         }
@@ -88,7 +89,9 @@ impl Session {
             return Some(first);
         }
         // The stream, lane and limits found for the first payload apply to all of them.
-        let Some(slot) = self.streams.find(template.stream) else { return payloads.next() };
+        let Some(slot) = self.streams.find(template.stream).expected("the stream of the first copy") else {
+            return payloads.next();
+        };
         let (service, priority) = (template.service, self.priority_on(slot, template.priority));
         let domain = self.send_domain_of(slot, service);
         let lane = self.lane_for(slot, domain, service, priority, NO_TAG);
@@ -133,7 +136,7 @@ impl Session {
     /// Returns the stream's priority in place of the default one.
     #[inline]
     fn priority_on(&self, slot: StreamSlot, priority: u8) -> u8 {
-        match self.streams.at(slot) {
+        match self.streams.held(slot) {
             Some(stream) if priority == DEFAULT_PRIORITY => stream.content.priority(),
             _ => priority,
         }
@@ -215,7 +218,7 @@ impl Session {
 
     /// Returns how many messages of a stream wait to be sent for the first time.
     fn waiting_on(&self, slot: StreamSlot) -> usize {
-        let lanes = self.streams.at(slot).map_or(&[][..], |stream| &stream.lanes);
+        let lanes = self.streams.held(slot).map_or(&[][..], |stream| &stream.lanes);
         lanes.iter().map(|lane| self.outbox.lane(*lane).waiting()).sum()
     }
 
@@ -257,7 +260,7 @@ impl Session {
             return Err(SendError::TagTooLarge);
         }
         let slot = self.streams.find(message.stream).ok_or(SendError::UnknownStream)?;
-        match self.streams.at(slot).and_then(|stream| stream.takes()) {
+        match self.streams.held(slot).and_then(|stream| stream.takes()) {
             Some(StreamKind::Messages) => Ok(slot),
             Some(StreamKind::Bytes) => Err(SendError::WrongKind),
             None => Err(SendError::UnknownStream),
@@ -270,7 +273,7 @@ impl Session {
         if let Some(Tag(number)) = message.tag {
             let limit = self.config.max_tags;
             tag = self.accounting.tag(message.stream.0, number, limit).ok_or(SendError::TooManyTags)?;
-            if let Some(state) = self.accounting.tag_state(tag) {
+            if let Some(state) = self.accounting.held_tag(tag) {
                 lifetime = lifetime.or(state.settings.lifetime);
                 if priority == DEFAULT_PRIORITY {
                     priority = state.settings.priority.unwrap_or(priority);
@@ -318,7 +321,9 @@ impl Session {
         self.outbox.push(now, lane, item);
         let (outbox, streams) = (&self.outbox, &self.streams);
         let keep = |place: &Place| is_live(outbox, streams, place);
-        self.accounting.thin_places(tag, keep);
+        if tag != NO_TAG {
+            self.accounting.thin_places(tag, keep);
+        }
         self.accounting.thin_deadlines(keep);
     }
 
@@ -327,7 +332,7 @@ impl Session {
     fn send_domain_of(&mut self, slot: StreamSlot, service: Service) -> Domain {
         let (own, peer) = (self.config.cross_sequencing, self.peer.cross_sequencing);
         let side = self.side;
-        let Some(stream) = self.streams.at_mut(slot) else { return Domain::of(service) };
+        let Some(stream) = self.streams.held_mut(slot) else { return Domain::of(service) };
         let cross = service.is_sequenced() && {
             let opener = stream.id.opener();
             let set = stream.content.messages().and_then(|halves| halves.options.cross_sequencing);
@@ -337,7 +342,9 @@ impl Session {
             })
         };
         let domain = if cross { Domain::CROSS } else { Domain::of(service) };
-        let Some(halves) = stream.content.messages_mut() else { return domain };
+        let Some(halves) = stream.content.messages_mut().expected("a stream of messages") else {
+            return domain;
+        };
         halves.send[domain.index()].get_or_insert_with(|| {
             let unsequenced = if service.is_sequenced() { 0 } else { data::UNSEQUENCED };
             let reliable = if service.is_reliable() || cross { data::RELIABLE } else { 0 };
@@ -368,7 +375,7 @@ impl Session {
         priority: Option<u8>,
         tag: TagSlot,
     ) -> LaneSlot {
-        let Some(stream) = self.streams.at(slot) else { return LaneSlot(0) };
+        let Some(stream) = self.streams.held(slot) else { return LaneSlot(0) };
         let fits = |slot: &LaneSlot| {
             let lane = self.outbox.lane(*slot);
             lane.key.domain == domain && lane.priority == priority && lane.tag == tag
@@ -390,7 +397,7 @@ impl Session {
         const IDLE_LANES: usize = 16;
         let key = self.streams.key(slot, domain);
         let lane = self.outbox.open(key, priority, tag, bytes);
-        if let Some(stream) = self.streams.at_mut(slot) {
+        if let Some(stream) = self.streams.held_mut(slot) {
             if stream.lanes.len() >= IDLE_LANES {
                 let (idle, busy): (Vec<LaneSlot>, Vec<LaneSlot>) =
                     stream.lanes.iter().partition(|slot| self.outbox.lane(**slot).is_empty());
@@ -482,7 +489,7 @@ impl Session {
                 self.waiting_at(place, tag).is_some() && self.drop_pending(lane, seq, why)
             }
             Place::Sent { key, number } => {
-                let found = self.streams.send_domain_ref(key).and_then(|domain| domain.get(number));
+                let found = self.streams.still_sending(key).and_then(|domain| domain.get(number));
                 found.is_some_and(|item| item.tag == tag) && self.give_up(key, number, why)
             }
         }
@@ -500,13 +507,13 @@ impl Session {
 
     /// Gives up a message that was sent, and queues a SKIP for the receiver.
     pub(super) fn give_up(&mut self, key: DomainKey, number: u64, why: Outcome) -> bool {
-        let Some(domain) = self.streams.send_domain(key) else { return false };
+        let Some(domain) = self.streams.still_sending_mut(key) else { return false };
         if !domain.give_up(number, why) {
             return false;
         }
         let charge = domain.get(number).map_or(MESSAGE_CHARGE, SendItem::charge);
         out_blocks::push(&mut self.out_blocks.skips, key, number, 1, charge);
-        if let Some(stream) = self.streams.by_key(key) {
+        if let Some(stream) = self.streams.still(key) {
             for lane in stream.lanes.clone() {
                 self.outbox.forget_partial(lane, key, number);
             }
@@ -562,7 +569,7 @@ impl Session {
         match event {
             SessionEvent::Readable => self.incoming.readable_told = false,
             SessionEvent::StreamReadable(id) => {
-                if let Some(stream) = self.streams.find(id).and_then(|slot| self.streams.at_mut(slot)) {
+                if let Some(stream) = self.streams.look_mut(id) {
                     stream.readable_told = false;
                 }
             }
@@ -577,10 +584,8 @@ impl Session {
     /// Frees memory that is kept for speed. Meant for a session that has been idle for a while.
     pub fn trim(&mut self) {
         self.incoming.spares.clear();
-        for slot in self.streams.slots() {
-            if let Some(stream) = self.streams.at_mut(slot) {
-                stream.content.trim();
-            }
+        for stream in self.streams.open_mut() {
+            stream.content.trim();
         }
         self.arenas = crate::session::send::arena::Arenas::default();
         self.incoming.inbox.shrink();
@@ -619,7 +624,7 @@ impl Session {
     }
 
     fn is_quiet(&self, slot: StreamSlot) -> bool {
-        let half = self.streams.at(slot).and_then(|stream| stream.content.bytes_out());
+        let half = self.streams.if_taken(slot).and_then(|stream| stream.content.bytes_out());
         half.is_none_or(|half| half.is_quiet())
     }
 
@@ -637,7 +642,8 @@ impl Session {
         for slot in self.streams.slots() {
             for domain in Domain::ALL {
                 let key = self.streams.key(slot, domain);
-                if let Some(domain) = self.streams.send_domain(key) {
+                let stream = self.streams.still_mut(key);
+                if let Some(domain) = stream.and_then(|stream| stream.content.sending_mut(key.domain)) {
                     domain.settle_all(key, Outcome::Unknown, &mut self.accounting);
                 }
             }
@@ -655,7 +661,7 @@ pub(super) fn is_live(
     match place {
         Place::Pending { lane, seq } => outbox.get(*lane).is_some_and(|lane| lane.find(*seq).is_some()),
         Place::Sent { key, number } => streams
-            .send_domain_ref(*key)
+            .still_sending(*key)
             .and_then(|domain| domain.get(*number))
             .is_some_and(|item| item.state != SendState::Done),
     }

@@ -1,6 +1,7 @@
 //! The two things a stream can carry, and the state that only one of them needs.
 
 use super::message::StreamKind;
+use super::numbers::Domain;
 use super::options::StreamOptions;
 use super::receive::bytes_in::BytesIn;
 use super::receive::inbox::Inbox;
@@ -121,6 +122,28 @@ impl Content {
         if let Self::Messages(halves) = self { Some(halves) } else { None }
     }
 
+    /// Returns a domain in which messages were sent.
+    pub(super) fn sending(&self, domain: Domain) -> Option<&SendDomain> {
+        self.messages()?.send.get(domain.index())?.as_deref()
+    }
+
+    /// Returns a domain in which messages were sent.
+    #[inline]
+    pub(super) fn sending_mut(&mut self, domain: Domain) -> Option<&mut SendDomain> {
+        self.messages_mut()?.sending_mut(domain)
+    }
+
+    /// Returns a domain in which messages were received.
+    pub(super) fn receiving(&self, domain: Domain) -> Option<&RecvDomain> {
+        self.messages()?.recv.get(domain.index())?.as_deref()
+    }
+
+    /// Returns a domain in which messages were received.
+    #[inline]
+    pub(super) fn receiving_mut(&mut self, domain: Domain) -> Option<&mut RecvDomain> {
+        self.messages_mut()?.receiving_mut(domain)
+    }
+
     #[inline]
     pub(super) fn bytes_out(&self) -> Option<&BytesOut> {
         if let Self::Bytes(halves) = self { Some(&halves.out) } else { None }
@@ -192,6 +215,18 @@ impl Content {
 }
 
 impl MessageHalves {
+    /// Returns a domain in which messages were sent.
+    #[inline]
+    pub(super) fn sending_mut(&mut self, domain: Domain) -> Option<&mut SendDomain> {
+        self.send.get_mut(domain.index())?.as_deref_mut()
+    }
+
+    /// Returns a domain in which messages were received.
+    #[inline]
+    pub(super) fn receiving_mut(&mut self, domain: Domain) -> Option<&mut RecvDomain> {
+        self.recv.get_mut(domain.index())?.as_deref_mut()
+    }
+
     #[inline]
     fn memory(&self) -> u64 {
         let domains: u64 = self.recv.iter().flatten().map(|domain| domain.memory()).sum();

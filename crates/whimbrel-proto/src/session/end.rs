@@ -30,7 +30,7 @@ impl Session {
     }
 
     fn begin_end(&mut self, slot: StreamSlot) {
-        let Some(stream) = self.streams.at_mut(slot) else { return };
+        let Some(stream) = self.streams.held_mut(slot) else { return };
         if stream.kind() == Some(StreamKind::Messages) && stream.end_out == EndOut::Open {
             stream.end_out = EndOut::Wanted;
             self.check_end(slot);
@@ -38,7 +38,7 @@ impl Session {
     }
 
     fn is_settled(&self, key: DomainKey) -> bool {
-        self.streams.by_key(key).is_none_or(|stream| {
+        self.streams.still(key).is_none_or(|stream| {
             stream.lanes.iter().all(|lane| self.outbox.lane(*lane).is_empty())
                 && stream.content.messages().is_none_or(|halves| halves.is_settled())
         })
@@ -47,7 +47,7 @@ impl Session {
     /// Queues END if a stream is ending and has just had its last message resolved.
     #[inline]
     pub(super) fn check_end(&mut self, slot: StreamSlot) {
-        if self.streams.at(slot).is_some_and(|stream| stream.end_out == EndOut::Wanted) {
+        if self.streams.held(slot).is_some_and(|stream| stream.end_out == EndOut::Wanted) {
             self.tell_end(slot);
         }
     }
@@ -55,7 +55,7 @@ impl Session {
     fn tell_end(&mut self, slot: StreamSlot) {
         let key = self.streams.key(slot, WHOLE);
         if self.is_settled(key)
-            && let Some(stream) = self.streams.at_mut(slot)
+            && let Some(stream) = self.streams.held_mut(slot)
         {
             stream.end_out = EndOut::Told;
             self.out_blocks.notify(Notice::End(key));
@@ -68,7 +68,7 @@ impl Session {
         }
         let Some(slot) = self.route(stream)? else { return Ok(()) };
         self.be_kind(slot, StreamKind::Messages)?;
-        let Some(stream) = self.streams.at_mut(slot) else { return Ok(()) };
+        let Some(stream) = self.streams.held_mut(slot) else { return Ok(()) };
         if stream.recv_credit.charged() != final_size {
             return Err(PeerMisbehaved::new(Cause::Inconsistent, "a stream that ends before all of it came"));
         }
@@ -82,7 +82,7 @@ impl Session {
     }
 
     pub(super) fn on_end_acked(&mut self, key: DomainKey) {
-        if let Some(stream) = self.streams.by_key_mut(key) {
+        if let Some(stream) = self.streams.still_mut(key) {
             stream.end_out = EndOut::Known;
             self.on_quiet(key.slot);
         }
@@ -92,7 +92,7 @@ impl Session {
     /// If this direction has ended too, frees the stream. Called after a read and when END arrives.
     #[inline]
     pub(super) fn on_quiet(&mut self, slot: StreamSlot) {
-        let Some(stream) = self.streams.at(slot).filter(|stream| stream.ended_in) else { return };
+        let Some(stream) = self.streams.held(slot).filter(|stream| stream.ended_in) else { return };
         if stream.claimed || !stream.recv_credit.is_read() {
             return;
         }

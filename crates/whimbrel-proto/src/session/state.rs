@@ -108,10 +108,8 @@ impl Session {
             self.accounting.events.push_back(SessionEvent::StreamsAvailable);
         }
         self.account.sent.raise(u64::MAX);
-        for slot in self.streams.slots() {
-            if let Some(stream) = self.streams.at_mut(slot) {
-                stream.send_credit.raise(self.peer.part(stream.id, limits.max_stream_data));
-            }
+        for stream in self.streams.open_mut() {
+            stream.send_credit.raise(self.peer.part(stream.id, limits.max_stream_data));
         }
         self.outbox.unblock_all(Time::ZERO);
     }

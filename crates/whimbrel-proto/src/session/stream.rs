@@ -4,13 +4,16 @@ use std::collections::BTreeMap;
 
 use super::account::credit::{RecvCredit, SendCredit};
 use super::account::held::{of_map, of_queue};
-use super::content::Content;
+use super::content::{Content, MessageHalves};
 use super::end_out::EndOut;
 use super::message::{DomainKey, StreamKind};
 use super::numbers::{Domain, LaneSlot, StreamSlot};
+use super::receive::bytes_in::BytesIn;
 use super::receive::receiving::RecvDomain;
+use super::send::bytes_out::BytesOut;
 use super::send::sending::SendDomain;
 use crate::StreamId;
+use crate::expected::Expected;
 
 /// The `DomainKey::domain` of a key that names a whole stream.
 pub(super) const WHOLE: Domain = Domain::WHOLE;
@@ -106,9 +109,11 @@ impl Streams {
         slot
     }
 
+    /// Removes the stream from a slot that is known to be taken.
+    #[track_caller]
     pub(super) fn remove(&mut self, slot: StreamSlot) -> Option<Box<Stream>> {
-        let entry = self.slots.get_mut(slot.index())?;
-        let stream = entry.stream.take()?;
+        let entry = self.slots.get_mut(slot.index()).expected("a slot")?;
+        let stream = entry.stream.take().expected("a stream")?;
         entry.generation = entry.generation.wrapping_add(1);
         self.free.push(slot);
         self.by_id.remove(&stream.id);
@@ -128,18 +133,69 @@ impl Streams {
         Some(slot)
     }
 
+    /// Returns the stream with this id, unless it is over.
     pub(super) fn look(&self, id: StreamId) -> Option<&Stream> {
-        self.by_id.get(&id).and_then(|slot| self.at(*slot))
+        self.by_id.get(&id).and_then(|slot| self.held(*slot))
     }
 
+    /// Returns the stream with this id, unless it is over.
+    pub(super) fn look_mut(&mut self, id: StreamId) -> Option<&mut Stream> {
+        let slot = self.find(id)?;
+        self.held_mut(slot)
+    }
+
+    /// Returns the stream in a slot that is known to be taken.
     #[inline]
-    pub(super) fn at(&self, slot: StreamSlot) -> Option<&Stream> {
+    #[track_caller]
+    pub(super) fn held(&self, slot: StreamSlot) -> Option<&Stream> {
+        self.if_taken(slot).expected("a stream")
+    }
+
+    /// Returns the stream in a slot that is known to be taken.
+    #[inline]
+    #[track_caller]
+    pub(super) fn held_mut(&mut self, slot: StreamSlot) -> Option<&mut Stream> {
+        self.slots.get_mut(slot.index()).and_then(|entry| entry.stream.as_deref_mut()).expected("a stream")
+    }
+
+    /// Returns the halves of a stream that is known to carry messages.
+    #[inline]
+    #[track_caller]
+    pub(super) fn messages_mut(&mut self, slot: StreamSlot) -> Option<&mut MessageHalves> {
+        self.held_mut(slot)?.content.messages_mut().expected("what a stream has for messages")
+    }
+
+    /// Returns the outgoing half of a stream that is known to carry bytes.
+    #[inline]
+    #[track_caller]
+    pub(super) fn bytes_out_mut(&mut self, slot: StreamSlot) -> Option<&mut BytesOut> {
+        self.held_mut(slot)?.content.bytes_out_mut().expected("the outgoing half of a byte stream")
+    }
+
+    /// Returns the incoming half of a stream that is known to carry bytes.
+    #[inline]
+    #[track_caller]
+    pub(super) fn bytes_in_mut(&mut self, slot: StreamSlot) -> Option<&mut BytesIn> {
+        self.held_mut(slot)?.content.bytes_in_mut().expected("the incoming half of a byte stream")
+    }
+
+    /// Returns the outgoing half of a byte stream, if it still exists.
+    #[inline]
+    #[track_caller]
+    pub(super) fn still_bytes_out_mut(&mut self, key: DomainKey) -> Option<&mut BytesOut> {
+        self.still_mut(key)?.content.bytes_out_mut().expected("the outgoing half of a byte stream")
+    }
+
+    /// Returns the incoming half of a byte stream, if it still exists.
+    #[inline]
+    #[track_caller]
+    pub(super) fn still_bytes_in_mut(&mut self, key: DomainKey) -> Option<&mut BytesIn> {
+        self.still_mut(key)?.content.bytes_in_mut().expected("the incoming half of a byte stream")
+    }
+
+    /// Returns the stream in a slot that may be free.
+    pub(super) fn if_taken(&self, slot: StreamSlot) -> Option<&Stream> {
         self.slots.get(slot.index())?.stream.as_deref()
-    }
-
-    #[inline]
-    pub(super) fn at_mut(&mut self, slot: StreamSlot) -> Option<&mut Stream> {
-        self.slots.get_mut(slot.index())?.stream.as_deref_mut()
     }
 
     pub(super) fn key(&self, slot: StreamSlot, domain: Domain) -> DomainKey {
@@ -149,12 +205,13 @@ impl Streams {
 
     /// Returns the stream that a key was made for, if it still exists.
     #[inline]
-    pub(super) fn by_key(&self, key: DomainKey) -> Option<&Stream> {
+    pub(super) fn still(&self, key: DomainKey) -> Option<&Stream> {
         self.slots.get(key.slot.index()).filter(|slot| slot.generation == key.generation)?.stream.as_deref()
     }
 
+    /// Returns the stream that a key was made for, if it still exists.
     #[inline]
-    pub(super) fn by_key_mut(&mut self, key: DomainKey) -> Option<&mut Stream> {
+    pub(super) fn still_mut(&mut self, key: DomainKey) -> Option<&mut Stream> {
         self.slots
             .get_mut(key.slot.index())
             .filter(|slot| slot.generation == key.generation)?
@@ -162,18 +219,25 @@ impl Streams {
             .as_deref_mut()
     }
 
+    /// Returns the domain in which messages of this key were sent, if the stream still exists.
     #[inline]
-    pub(super) fn send_domain(&mut self, key: DomainKey) -> Option<&mut SendDomain> {
-        self.by_key_mut(key)?.content.messages_mut()?.send.get_mut(key.domain.index())?.as_deref_mut()
+    #[track_caller]
+    pub(super) fn still_sending(&self, key: DomainKey) -> Option<&SendDomain> {
+        self.still(key)?.content.sending(key.domain).expected("a domain that sends")
     }
 
-    pub(super) fn send_domain_ref(&self, key: DomainKey) -> Option<&SendDomain> {
-        self.by_key(key)?.content.messages()?.send.get(key.domain.index())?.as_deref()
+    /// Returns the domain in which messages of this key were sent, if the stream still exists.
+    #[inline]
+    #[track_caller]
+    pub(super) fn still_sending_mut(&mut self, key: DomainKey) -> Option<&mut SendDomain> {
+        self.still_mut(key)?.content.sending_mut(key.domain).expected("a domain that sends")
     }
 
+    /// Returns the domain in which messages of this key were received, if the stream still exists.
     #[inline]
-    pub(super) fn recv_domain(&mut self, key: DomainKey) -> Option<&mut RecvDomain> {
-        self.by_key_mut(key)?.content.messages_mut()?.recv.get_mut(key.domain.index())?.as_deref_mut()
+    #[track_caller]
+    pub(super) fn still_receiving_mut(&mut self, key: DomainKey) -> Option<&mut RecvDomain> {
+        self.still_mut(key)?.content.receiving_mut(key.domain).expected("a domain that receives")
     }
 
     /// Returns the memory of the table and its streams, without what they carry, bytes.
@@ -183,6 +247,17 @@ impl Streams {
         table + of_queue(self.by_id.len(), size_of::<Stream>()) + of_map(self.by_id.len(), size_of::<u32>())
     }
 
+    /// Iterates over the streams, in the order of their slots.
+    pub(super) fn open(&self) -> impl Iterator<Item = (StreamSlot, &Stream)> {
+        self.slots().filter_map(|slot| Some((slot, self.if_taken(slot)?)))
+    }
+
+    /// Iterates over the streams, in the order of their slots.
+    pub(super) fn open_mut(&mut self) -> impl Iterator<Item = &mut Stream> {
+        self.slots.iter_mut().filter_map(|entry| entry.stream.as_deref_mut())
+    }
+
+    /// Iterates over all slots, taken or free.
     pub(super) fn slots(&self) -> impl Iterator<Item = StreamSlot> + use<> {
         (0..self.slots.len() as u32).map(StreamSlot)
     }

@@ -41,7 +41,7 @@ impl Session {
     pub fn set_stream_options(&mut self, id: StreamId, options: StreamOptions) -> Result<(), StreamError> {
         let slot = self.streams.find(id).ok_or(StreamError::UnknownStream)?;
         let window = self.config.stream_window.max(DEFAULT_CREDIT);
-        let stream = self.streams.at_mut(slot).ok_or(StreamError::UnknownStream)?;
+        let stream = self.streams.held_mut(slot).ok_or(StreamError::UnknownStream)?;
         let halves = match &mut stream.content {
             Content::Messages(halves) => halves,
             Content::Bytes(_) => return Err(StreamError::WrongKind),
@@ -74,7 +74,7 @@ impl Session {
 
     /// Returns how long gaps on a stream are waited for.
     pub(super) fn gap_wait(&self, slot: StreamSlot) -> Duration {
-        let own = self.streams.at(slot).and_then(|stream| stream.content.messages()?.options.gap_wait);
+        let own = self.streams.held(slot).and_then(|stream| stream.content.messages()?.options.gap_wait);
         own.unwrap_or(self.config.gap_wait)
     }
 
@@ -83,14 +83,14 @@ impl Session {
     pub fn next_route(&self) -> Option<RouteClass> {
         let (key, own) = self.next_to_send()?;
         own.or_else(|| {
-            let halves = self.streams.by_key(key)?.content.messages();
+            let halves = self.streams.still(key)?.content.messages();
             Some(halves.map_or(RouteClass::default(), |halves| halves.options.route))
         })
     }
 
     fn next_to_send(&self) -> Option<(DomainKey, Option<RouteClass>)> {
         let sent = |key: DomainKey, number: u64| {
-            (key, self.streams.send_domain_ref(key).and_then(|domain| domain.get(number)?.route))
+            (key, self.streams.still_sending(key).and_then(|domain| domain.get(number)?.route))
         };
         match self.retransmit.lost.front() {
             Some(Lost::Run { key, first, .. }) => return Some(sent(*key, *first)),

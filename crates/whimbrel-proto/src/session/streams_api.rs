@@ -11,6 +11,7 @@ use super::send::out_blocks::Notice;
 use super::send::send_item::NO_TAG;
 use super::state::Session;
 use super::stream::{Stream, WHOLE};
+use crate::expected::Expected;
 use crate::{Cause, PeerMisbehaved, StreamId, Time};
 
 const UNKNOWN: PeerMisbehaved = PeerMisbehaved::new(Cause::WrongStream, "a stream that was never opened");
@@ -69,8 +70,8 @@ impl Session {
             }
         }
         let id = self.open_stream(StreamKind::Bytes)?;
-        if let Some(slot) = self.streams.find(id)
-            && let Some(half) = self.streams.at_mut(slot).and_then(|stream| stream.content.bytes_out_mut())
+        if let Some(slot) = self.streams.find(id).expected("a stream that was just opened")
+            && let Some(half) = self.streams.bytes_out_mut(slot)
         {
             let before = half.kept();
             half.open_with(opening);
@@ -84,7 +85,7 @@ impl Session {
     /// Returns the opening of a byte stream that the peer opened, once. None if it has no opening.
     pub fn take_opening(&mut self, id: StreamId) -> Option<Bytes> {
         let slot = self.streams.find(id)?;
-        let opening = self.streams.at_mut(slot)?.content.bytes_in_mut()?.opening.take();
+        let opening = self.streams.held_mut(slot)?.content.bytes_in_mut()?.opening.take();
         self.weigh(slot);
         opening
     }
@@ -95,8 +96,7 @@ impl Session {
     /// # Errors
     /// Returns [`StreamError::UnknownStream`].
     pub fn set_priority(&mut self, id: StreamId, priority: u8) -> Result<(), StreamError> {
-        let slot = self.streams.find(id).ok_or(StreamError::UnknownStream)?;
-        let stream = self.streams.at_mut(slot).ok_or(StreamError::UnknownStream)?;
+        let stream = self.streams.look_mut(id).ok_or(StreamError::UnknownStream)?;
         stream.content.set_priority(priority);
         if stream.kind() == Some(StreamKind::Bytes) {
             for lane in &stream.lanes {
@@ -112,8 +112,7 @@ impl Session {
     /// # Errors
     /// Returns [`StreamError::UnknownStream`].
     pub fn set_window(&mut self, id: StreamId, window: Option<u64>) -> Result<(), StreamError> {
-        let slot = self.streams.find(id).ok_or(StreamError::UnknownStream)?;
-        let stream = self.streams.at_mut(slot).ok_or(StreamError::UnknownStream)?;
+        let stream = self.streams.look_mut(id).ok_or(StreamError::UnknownStream)?;
         stream.content.set_window(window);
         Ok(())
     }
@@ -136,7 +135,7 @@ impl Session {
 
     fn byte_stream(&mut self, id: StreamId) -> Result<StreamSlot, StreamError> {
         let slot = self.streams.find(id).ok_or(StreamError::UnknownStream)?;
-        match self.streams.at(slot).and_then(Stream::kind) {
+        match self.streams.held(slot).and_then(Stream::kind) {
             Some(StreamKind::Bytes) => Ok(slot),
             Some(StreamKind::Messages) => Err(StreamError::WrongKind),
             None => Err(StreamError::UnknownStream),
@@ -151,14 +150,12 @@ impl Session {
     pub fn write(&mut self, now: Time, id: StreamId, mut bytes: Bytes) -> Result<usize, StreamError> {
         let slot = self.byte_stream(id)?;
         let limit = self.config.stream_send_buffer;
-        let credit = self.streams.at(slot).map_or(0, |stream| stream.send_credit.room());
-        let half = self.streams.at(slot).and_then(|stream| stream.content.bytes_out());
+        let credit = self.streams.held(slot).map_or(0, |stream| stream.send_credit.room());
+        let half = self.streams.held(slot).and_then(|stream| stream.content.bytes_out());
         let (before, unsent) = half.map_or((0, 0), |half| (half.kept(), half.unsent()));
         let room = self.stream_room(before, unsent < credit.min(self.account.sent.room()));
         let closing = self.closing;
-        let Some(half) = self.streams.at_mut(slot).and_then(|stream| stream.content.bytes_out_mut()) else {
-            return Err(StreamError::UnknownStream);
-        };
+        let half = self.streams.bytes_out_mut(slot).ok_or(StreamError::UnknownStream)?;
         if let Some(code) = half.stopped() {
             return Err(StreamError::Stopped(code));
         }
@@ -188,12 +185,7 @@ impl Session {
     /// Returns a [`StreamError`].
     pub fn finish(&mut self, now: Time, id: StreamId) -> Result<(), StreamError> {
         let slot = self.byte_stream(id)?;
-        let news = self
-            .streams
-            .at_mut(slot)
-            .and_then(|stream| stream.content.bytes_out_mut())
-            .is_some_and(|out| out.finish());
-        if !news {
+        if !self.streams.bytes_out_mut(slot).is_some_and(|out| out.finish()) {
             return Err(StreamError::Ended);
         }
         self.activate_bytes(now, slot);
@@ -211,9 +203,9 @@ impl Session {
 
     pub(super) fn reset_slot(&mut self, slot: StreamSlot, code: u64) -> bool {
         self.drained_below = self.drained_below.min(slot.index());
-        let Some(stream) = self.streams.at_mut(slot) else { return false };
+        let Some(stream) = self.streams.held_mut(slot) else { return false };
         let id = stream.id;
-        let Some(half) = stream.content.bytes_out_mut() else { return false };
+        let Some(half) = stream.content.bytes_out_mut().expected("a byte stream") else { return false };
         let before = half.kept();
         let news = half.reset(code & crate::wire::VARINT_MAX);
         self.account.buffered.adjust(before, half.kept());
@@ -234,9 +226,11 @@ impl Session {
     /// Returns a [`StreamError`].
     pub fn stop(&mut self, id: StreamId, code: u64) -> Result<(), StreamError> {
         let slot = self.byte_stream(id)?;
-        let half = self.streams.at_mut(slot).and_then(|stream| stream.content.bytes_in_mut());
-        let unread =
-            half.and_then(|half| half.stop(code & crate::wire::VARINT_MAX)).ok_or(StreamError::Ended)?;
+        let unread = self
+            .streams
+            .bytes_in_mut(slot)
+            .and_then(|half| half.stop(code & crate::wire::VARINT_MAX))
+            .ok_or(StreamError::Ended)?;
         self.chronicle.note(|| News::Stopped { stream: id, code, by_peer: false });
         self.consume(slot, unread);
         self.weigh(slot);
@@ -252,9 +246,7 @@ impl Session {
     /// Returns a [`StreamError`].
     pub fn read(&mut self, id: StreamId, max: usize) -> Result<Read, StreamError> {
         let slot = self.byte_stream(id)?;
-        let Some(half) = self.streams.at_mut(slot).and_then(|stream| stream.content.bytes_in_mut()) else {
-            return Err(StreamError::UnknownStream);
-        };
+        let half = self.streams.bytes_in_mut(slot).ok_or(StreamError::UnknownStream)?;
         let read = half.read(max);
         match &read {
             Read::Data(bytes) => {
@@ -272,8 +264,8 @@ impl Session {
     /// Schedules a byte stream that has something to send.
     pub(super) fn activate_bytes(&mut self, now: Time, slot: StreamSlot) {
         self.drained_below = self.drained_below.min(slot.index());
-        let first = self.streams.at(slot).and_then(|stream| stream.lanes.first().copied());
-        let priority = self.streams.at(slot).map(|stream| stream.content.priority());
+        let first = self.streams.held(slot).and_then(|stream| stream.lanes.first().copied());
+        let priority = self.streams.held(slot).map(|stream| stream.content.priority());
         let lane = first.unwrap_or_else(|| self.open_lane(slot, WHOLE, priority, NO_TAG, true));
         if self.outbox.lane(lane).state == LaneState::Idle {
             self.outbox.activate(now, lane);
@@ -282,7 +274,7 @@ impl Session {
 
     /// Reports once that there is something to read on a stream.
     pub(super) fn tell_readable(&mut self, slot: StreamSlot) {
-        if let Some(stream) = self.streams.at_mut(slot)
+        if let Some(stream) = self.streams.held_mut(slot)
             && !stream.readable_told
         {
             stream.readable_told = true;
@@ -296,7 +288,7 @@ impl Session {
             stream.content.bytes_out().is_some_and(|half| half.is_done())
                 && stream.content.bytes_in().is_some_and(|half| half.is_done())
         };
-        if !self.streams.at(slot).is_some_and(over) {
+        if !self.streams.held(slot).is_some_and(over) {
             return;
         }
         self.free(slot);
@@ -344,7 +336,7 @@ impl Session {
 
     /// Fixes that the stream carries `kind`, or checks it if that is known already.
     pub(super) fn be_kind(&mut self, slot: StreamSlot, kind: StreamKind) -> Result<(), PeerMisbehaved> {
-        let Some(stream) = self.streams.at_mut(slot) else { return Ok(()) };
+        let Some(stream) = self.streams.held_mut(slot) else { return Ok(()) };
         match stream.kind() {
             Some(known) if known == kind => Ok(()),
             Some(_) => Err(PeerMisbehaved::new(Cause::WrongStream, "bytes and messages on one stream")),
@@ -359,7 +351,7 @@ impl Session {
     /// Fixes that the stream carries bytes. The application hears of the stream once its opening is complete, or it is
     /// known to have none.
     pub(super) fn be_bytes(&mut self, slot: StreamSlot) -> Result<(), PeerMisbehaved> {
-        match self.streams.at_mut(slot) {
+        match self.streams.held_mut(slot) {
             Some(stream) if stream.kind().is_none() => stream.become_kind(StreamKind::Bytes),
             _ => self.be_kind(slot, StreamKind::Bytes)?,
         }
@@ -368,7 +360,7 @@ impl Session {
 
     /// Handles a block's statement of whether its byte stream begins with an opening.
     pub(super) fn declare_opening(&mut self, slot: StreamSlot, opening: bool) -> Result<(), PeerMisbehaved> {
-        let Some(stream) = self.streams.at_mut(slot) else { return Ok(()) };
+        let Some(stream) = self.streams.held_mut(slot) else { return Ok(()) };
         if opening && stream.id.opener() == self.side {
             return Err(PeerMisbehaved::new(Cause::InvalidField, "an opening on a stream that we opened"));
         }
@@ -382,7 +374,7 @@ impl Session {
 
     /// Reports a stream that the peer has opened.
     pub(super) fn announce(&mut self, slot: StreamSlot) {
-        if let Some(stream) = self.streams.at(slot)
+        if let Some(stream) = self.streams.held(slot)
             && stream.id.opener() != self.side
             && let Some(kind) = stream.kind()
         {
@@ -394,7 +386,7 @@ impl Session {
 
     /// Returns whether the application may know of the stream.
     pub(super) fn is_announced(&self, slot: StreamSlot) -> bool {
-        let half = self.streams.at(slot).and_then(|stream| stream.content.bytes_in());
+        let half = self.streams.held(slot).and_then(|stream| stream.content.bytes_in());
         half.is_none_or(|half| half.opening.is_settled())
     }
 
@@ -403,7 +395,7 @@ impl Session {
     #[inline]
     pub(super) fn on_rest(&mut self, slot: StreamSlot) {
         if let Some(longest) = self.resting.add(slot)
-            && let Some(stream) = self.streams.at_mut(longest)
+            && let Some(stream) = self.streams.held_mut(longest)
         {
             stream.content.rest();
         }
@@ -411,9 +403,9 @@ impl Session {
 
     /// Handles STOP from the peer: resets this direction, so that nothing more is sent on it.
     pub(super) fn on_stop(&mut self, slot: StreamSlot, code: u64) {
-        let Some(stream) = self.streams.at_mut(slot) else { return };
+        let Some(stream) = self.streams.held_mut(slot) else { return };
         let id = stream.id;
-        let Some(half) = stream.content.bytes_out_mut() else { return };
+        let Some(half) = stream.content.bytes_out_mut().expected("a byte stream") else { return };
         if half.stopped().is_some() || half.is_done() {
             return;
         }

@@ -10,10 +10,9 @@ use crate::connection::datagram::{Datagram, Transmit};
 use crate::connection::event::Event;
 use crate::connection::lifecycle::close::CloseReason;
 use crate::connection::packet::notes::Notes;
-use crate::connection::packet::sent_block::SentBlock;
 use crate::connection::paths::path_set::Main;
-use crate::connection::paths::validation::Validation;
 use crate::connection::state::Connection;
+use crate::expected::Expected;
 use crate::handshake::{Accepted, Established, Extensions, HandshakeError, Params, Resumed};
 use crate::recovery::{Fate, Recovery};
 use crate::session::{DEFAULT_STREAMS, PeerLimits};
@@ -55,8 +54,7 @@ impl Connection {
         if let Some(alternatives) = opening.alternatives.as_mut().filter(|_| asks && other.is_none()) {
             alternatives.on_repeated();
         }
-        path.traffic.sent_packets += 1;
-        path.traffic.sent_bytes += size as u64;
+        path.traffic.on_sent(size);
         let transmit = path.transmit(size, None);
         Some(match other {
             Some(destination) => Transmit { source: None, destination, ..transmit },
@@ -68,7 +66,7 @@ impl Connection {
     fn on_answered(&mut self, datagram: &Datagram) {
         let Some(opening) = self.opening.as_deref_mut().filter(|opening| opening.is_asking()) else { return };
         let Some(alternatives) = &mut opening.alternatives else { return };
-        if let Some(asked_at) = alternatives.on_answered(datagram.from, self.paths[Main].remote) {
+        if let Some(asked_at) = alternatives.on_answered(datagram.from, self.paths[Main].remote()) {
             // After many tries in vain all addresses are asked at once, and the round trip counts from then.
             opening.first_sent = opening.first_sent.max(Some(asked_at));
             self.paths[Main].move_to(datagram.from, datagram.to);
@@ -123,7 +121,7 @@ impl Connection {
         self.on_answered(datagram);
         let first_sent = self.opening.as_ref().and_then(|opening| opening.first_sent).unwrap_or(now);
         self.paths[Main].recovery.on_first_rtt(now, now.since(first_sent));
-        self.paths[Main].remote_id = answer.server_id;
+        self.paths[Main].on_remote_id(answer.server_id);
         self.send_ping(now);
         Ok(())
     }
@@ -156,21 +154,19 @@ impl Connection {
                 self.paths[Main].recovery.on_first_rtt(now, rtt);
             }
         }
-        let Some(opening) = &mut self.opening else { return };
+        let Some(opening) = self.opening.as_mut().expected("the handshake that was answered") else { return };
         let by_ticket = opening.handshake.has_ticket();
         if opening.early.is_over(now) {
             opening.handshake.end_early();
         }
-        let (session, carried) = (&mut self.session, &mut self.building.carried);
-        carried.clear();
-        let mut fill = |writer: &mut Writer<'_>| {
-            session.fill(now, writer, carried, 0);
-        };
-        let flight = match opening.handshake.ping(
-            &opening.params,
-            usize::from(crate::connection::packet::mtu::BASE),
-            &mut fill,
-        ) {
+        let (session, largest) = (&mut self.session, usize::from(crate::connection::packet::mtu::BASE));
+        let flight = self.building.lay_out(|carried| {
+            let mut fill = |writer: &mut Writer<'_>| {
+                session.fill(now, writer, carried, 0);
+            };
+            opening.handshake.ping(&opening.params, largest, &mut fill)
+        });
+        let flight = match flight {
             Ok(flight) => flight,
             Err(error) => {
                 self.finish(now, CloseReason::Handshake(error.to_string()), None);
@@ -181,14 +177,14 @@ impl Connection {
         if let Some(observer) = &mut self.observer {
             observer.on_ping(now, by_ticket, flight.early.is_some());
         }
-        opening.early.on_ping(now, flight.early.is_some(), !self.building.carried.is_empty());
+        opening.early.on_ping(now, flight.early.is_some(), !self.building.carried().is_empty());
         opening.begin_ping(now, by_ticket, flight.packet, self.paths[Main].recovery.rtt.smoothed());
-        self.paths[Main].remote_id = flight.server_id;
+        self.paths[Main].on_remote_id(flight.server_id);
         self.early_keys.seal = flight.early.map(Box::new);
-        self.building.items.clear();
-        self.building.items.extend(self.building.carried.iter().map(|carried| SentBlock::Session(*carried)));
+        self.building.begin_bare();
+        self.building.take_along();
         let path = &mut self.paths[Main];
-        path.recovery.on_sent(now, size as u64 + path.headers(), true, &self.building.items);
+        path.recovery.on_sent(now, size as u64 + path.headers(), true, self.building.blocks());
     }
 
     fn handle_pong(&mut self, now: Time, datagram: &Datagram) -> Result<(), HandshakeError> {
@@ -209,7 +205,7 @@ impl Connection {
         }
         self.opening = None;
         self.early_keys.seal = None;
-        self.paths[Main].remote_id = server_id;
+        self.paths[Main].on_remote_id(server_id);
         self.peer.key = Some(server_key);
         self.activity.received = now;
         self.peer.confirmed = true;
@@ -228,7 +224,7 @@ impl Connection {
         let taken = if answers_latest { self.take_sack(now, PathId::FIRST, &sack) } else { Ok(()) };
         let mut reader = Reader::new(blocks);
         if let Err(misbehaved) =
-            taken.and_then(|()| self.process_blocks(now, self.paths[Main].id, &mut reader, false))
+            taken.and_then(|()| self.process_blocks(now, self.paths[Main].id(), &mut reader, false))
         {
             self.on_misbehaved(now, misbehaved);
         }
@@ -249,7 +245,7 @@ impl Connection {
         self.paths[Main].mtu.limit(self.peer.max_packet);
         self.activity.idle_timeout = self.config.idle_timeout.min(params.idle.max(Duration::from_secs(1)));
         if let Some(token) = params.first_reset_token {
-            self.paths[Main].token = Some(token);
+            self.paths[Main].on_token(token);
             self.endpoint_events.push_back(crate::connection::event::EndpointEvent::PeerResetToken(token));
         }
     }
@@ -298,7 +294,7 @@ impl Connection {
         self.peer.on_protocol(&accepted.params.protocol);
         self.early_keys.open = accepted.early.take().map(Box::new);
         if let Some(received) = accepted.unvalidated() {
-            self.paths[Main].validation = Validation::Unproven { received: received as u64, sent: 0 };
+            self.paths[Main].on_unvalidated(received as u64);
         }
         if let Some(memory) = accepted.memory {
             self.paths[Main].recovery.recall(memory);
@@ -306,27 +302,28 @@ impl Connection {
         self.take_params(&accepted.params);
         let mut reader = Reader::new(std::mem::take(&mut accepted.blocks));
         if !reader.is_empty() {
-            self.process_blocks(now, self.paths[Main].id, &mut reader, true)?;
+            self.process_blocks(now, self.paths[Main].id(), &mut reader, true)?;
         }
         let pace = self.paths[Main].ack_pace(now, self.config.max_ack_delay);
         self.paths[Main].received.on_packet(now, 0, true, None, pace);
-        let (session, carried) = (&mut self.session, &mut self.building.carried);
-        carried.clear();
+        let (session, largest) = (&mut self.session, usize::from(crate::connection::packet::mtu::BASE));
         let params = Params { resumed, ..Self::own_params(&self.config) };
-        let mut fill = |writer: &mut Writer<'_>| {
-            session.fill(now, writer, carried, 0);
-        };
-        let finished = accepted
-            .finish(&params, usize::from(crate::connection::packet::mtu::BASE), &mut fill)
-            .map_err(|_| PeerMisbehaved::new(Cause::Internal, "PONG could not be made"))?;
+        let finished = self.building.lay_out(|carried| {
+            let mut fill = |writer: &mut Writer<'_>| {
+                session.fill(now, writer, carried, 0);
+            };
+            accepted.finish(&params, largest, &mut fill)
+        });
+        let finished =
+            finished.map_err(|_| PeerMisbehaved::new(Cause::Internal, "PONG could not be made"))?;
         self.keys = Some(KeyRing::new(finished.keys));
         let size = finished.pong.len() as u64;
         self.pong.packet = Some(finished.pong.into());
         self.pong.due = true;
-        self.building.items.clear();
-        self.building.items.extend(self.building.carried.iter().map(|carried| SentBlock::Session(*carried)));
+        self.building.begin_bare();
+        self.building.take_along();
         let path = &mut self.paths[Main];
-        path.recovery.on_sent(now, size + path.headers(), true, &self.building.items);
+        path.recovery.on_sent(now, size + path.headers(), true, self.building.blocks());
         Ok(())
     }
 }

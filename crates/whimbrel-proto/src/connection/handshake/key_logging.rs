@@ -15,7 +15,7 @@ impl Connection {
 
     fn log_keys(&mut self) {
         let (path, ours, theirs) =
-            (self.paths[Main].id, self.paths[Main].local_id, self.paths[Main].remote_id);
+            (self.paths[Main].id(), self.paths[Main].local_id(), self.paths[Main].remote_id());
         let Some(log) = &mut self.key_log else { return };
         // A client has early keys for each PING it tries. They are told apart by the id that early packets go to.
         if let Some(early) = &self.early_keys.seal
@@ -32,12 +32,12 @@ impl Connection {
         if log.generation.replace(keys.updates()) != Some(keys.updates()) {
             log.named.clear();
         }
-        log.named.retain(|named| self.paths.iter().any(|path| (path.local_id, path.remote_id) == *named));
+        log.named.retain(|named| self.paths.iter().any(|path| (path.local_id(), path.remote_id()) == *named));
         for path in self.paths.iter() {
-            let ids = (path.local_id, path.remote_id);
+            let ids = (path.local_id(), path.remote_id());
             if !log.named.contains(&ids) {
                 log.named.push(ids);
-                log.lines.extend(keys.keys().log(path.id, ids.0, ids.1));
+                log.lines.extend(keys.keys().log(path.id(), ids.0, ids.1));
             }
         }
     }

@@ -9,6 +9,7 @@ use crate::connection::event::{EndpointEvent, Event};
 use crate::connection::paths::path_set::Main;
 use crate::connection::state::Connection;
 use crate::crypto::PathMemory;
+use crate::expected::Expected;
 use crate::tickets::LONGEST_LIFE;
 use crate::wire::Reader;
 use crate::{PeerMisbehaved, Side, Ticket, Time};
@@ -51,7 +52,7 @@ impl Connection {
     }
 
     fn ask_for_ticket(&mut self, memory: Option<PathMemory>) {
-        let Some(client_key) = self.peer.key else { return };
+        let Some(client_key) = self.peer.key.expected("the key of the client") else { return };
         self.tickets.on_asked(memory);
         let memory = memory.unwrap_or_default();
         self.endpoint_events.push_back(EndpointEvent::TicketWanted { client_key, memory });

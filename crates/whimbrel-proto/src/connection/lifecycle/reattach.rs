@@ -12,6 +12,7 @@ use crate::connection::event::{EndpointEvent, Event};
 use crate::connection::handshake::opening::Opening;
 use crate::connection::paths::path_set::Main;
 use crate::connection::state::{Connection, Setup};
+use crate::expected::Expected;
 use crate::wire::block;
 use crate::wire::packet::CLEAR_BIT;
 use crate::{ConnectionId, Side, Time};
@@ -59,7 +60,7 @@ impl Connection {
     pub(in crate::connection) fn begin_dial(&mut self, dial: Dial) {
         let Dial { now, mut handshake, local_id, rng } = dial;
         let Ending::Detached { until } = self.ending else { return };
-        let Some(claim) = self.claim() else { return };
+        let Some(claim) = self.claim().expected("the claim to a detached session") else { return };
         handshake.resume(claim.clone());
         let setup = Setup {
             side: Side::Client,
@@ -92,7 +93,7 @@ impl Connection {
     fn ways(&self) -> Vec<AddressPair> {
         let mut remotes = vec![self.remote()];
         let proven = self.paths.iter().filter(|path| path.lifecycle.is_proven());
-        for remote in proven.map(|path| path.remote).chain(self.supply.addresses.answered()) {
+        for remote in proven.map(|path| path.remote()).chain(self.supply.addresses.answered()) {
             if !remotes.contains(&remote) {
                 remotes.push(remote);
             }

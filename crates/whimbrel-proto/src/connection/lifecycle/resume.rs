@@ -6,7 +6,7 @@ use crate::connection::datagram::Datagram;
 use crate::connection::event::{EndpointEvent, Event};
 use crate::connection::observe::observer::Observer;
 use crate::connection::paths::addresses::LocalAddress;
-use crate::connection::paths::multipath::Destination;
+use crate::connection::paths::destination::Destination;
 use crate::connection::paths::path_set::Main;
 use crate::connection::paths::path_state::PathState;
 use crate::connection::state::{Connection, Setup};
@@ -196,7 +196,7 @@ impl Connection {
                 Ending::Waiting { .. } => "the peer resumed its end",
                 _ => "the peer came over another connection",
             };
-            observer.on_attached(now, reason, [self.local_id(), fresh.paths[Main].local_id], [from, to]);
+            observer.on_attached(now, reason, [self.local_id(), fresh.paths[Main].local_id()], [from, to]);
         }
         *self = fresh;
         self.tell_again(now, &ours);
@@ -275,7 +275,7 @@ impl Connection {
     pub(in crate::connection) fn repeat_pending(&mut self, ping: &Datagram) -> bool {
         let Some(index) = self.pending_id(ping) else { return false };
         let pending = &mut self.succession.pending[index];
-        if ping.from == pending.paths[Main].remote {
+        if ping.from == pending.paths[Main].remote() {
             pending.pong.due = true;
         }
         true

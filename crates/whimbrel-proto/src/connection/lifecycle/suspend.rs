@@ -13,7 +13,8 @@ use crate::connection::packet::sent_block::SentBlock;
 use crate::connection::paths::path_set::Main;
 use crate::connection::state::Connection;
 use crate::crypto::{Claim, PublicKey};
-use crate::recovery::{Fate, Recovery};
+use crate::expected::Expected;
+use crate::recovery::Fate;
 use crate::session::Session;
 use crate::wire::{Malformed, Reader, Writer, block};
 use crate::{Cause, PeerMisbehaved, Side, Time};
@@ -143,7 +144,7 @@ impl Connection {
         if let Some(observer) = &mut self.observer {
             observer.on_peer_suspends(now, heir.as_ref());
         }
-        let Some(peer) = self.peer.key else { return Ok(()) };
+        let Some(peer) = self.peer.key.expected("the key of the peer that suspends") else { return Ok(()) };
         match &mut self.ending {
             Ending::Open => {
                 self.succession.attachment.heir = heir.map(Box::new);
@@ -196,7 +197,7 @@ impl Connection {
         let mut sack = Vec::new();
         if with_sack {
             let path = &mut self.paths[Main];
-            let id = path.id.0;
+            let id = path.id().0;
             let mut out = Writer::new(&mut sack, 400);
             // Verdicts on late messages come before the SACK. If they do not fit, nothing is acknowledged.
             if self.session.fill_verdicts(&mut out, &mut Vec::new()) {
@@ -269,11 +270,7 @@ impl Connection {
     /// Counts everything in flight as lost, on all paths: nothing more will be heard of it.
     pub(in crate::connection) fn abandon_all(&mut self, now: Time) {
         for at in self.paths.all() {
-            let packet_size =
-                usize::from(crate::connection::packet::mtu::BASE) + self.paths[at].headers() as usize;
-            let fresh = Recovery::new(now, self.config.congestion, packet_size);
-            let old = std::mem::replace(&mut self.paths[at].recovery, fresh);
-            self.paths[at].recovery.go_on_from(&old);
+            let old = self.paths[at].start_over(now, self.config.congestion);
             let (session, control) = (&mut self.session, &mut self.control);
             let mut notes = Notes::default();
             old.abandon(|item: &SentBlock| Self::settle(now, Fate::Lost, item, session, control, &mut notes));

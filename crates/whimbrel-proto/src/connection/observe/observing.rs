@@ -45,10 +45,10 @@ impl Connection {
                 proven: self.peer.confirmed,
                 ending: self.ending.name(),
                 key_updates: self.keys.as_ref().map_or(0, |keys| keys.updates()),
-                main: self.paths[Main].id,
+                main: self.paths[Main].id(),
                 peer: self.peer.key,
                 protocol: self.peer.protocol.as_deref().map_or(&[], |protocol| protocol),
-                remote: self.paths[Main].remote,
+                remote: self.paths[Main].remote(),
             },
         );
         for path in self.paths.iter() {
@@ -63,10 +63,10 @@ fn found(now: Time, path: &Path) -> KnownPath {
     let recovery = &path.recovery;
     let congestion = recovery.controller().state();
     KnownPath {
-        id: path.id,
+        id: path.id(),
         state: path.lifecycle.state(),
-        remote: path.remote,
-        local: path.local,
+        remote: path.remote(),
+        local: path.local(),
         metrics: Metrics {
             min_rtt: recovery.rtt.min(),
             smoothed_rtt: recovery.rtt.smoothed(),

@@ -107,13 +107,14 @@ pub struct Totals {
 
 impl Totals {
     pub(in crate::connection) fn add(&mut self, path: &Path) {
-        let (traffic, counters) = (path.traffic, path.recovery.counters());
-        let headers = if path.remote.ip().to_canonical().is_ipv4() { 28 } else { 48 };
-        self.sent_packets += traffic.sent_packets;
-        self.sent_bytes += traffic.sent_bytes;
-        self.sent_wire_bytes += traffic.sent_bytes + traffic.sent_packets * headers;
-        self.received_packets += traffic.received_packets;
-        self.received_bytes += traffic.received_bytes;
+        let (sent, received) = (path.traffic.sent(), path.traffic.received());
+        let counters = path.recovery.counters();
+        let headers = if path.remote().ip().to_canonical().is_ipv4() { 28 } else { 48 };
+        self.sent_packets += sent.packets;
+        self.sent_bytes += sent.bytes;
+        self.sent_wire_bytes += sent.bytes + sent.packets * headers;
+        self.received_packets += received.packets;
+        self.received_bytes += received.bytes;
         self.duplicates += path.received.duplicates();
         self.acked_packets += counters.acked_packets;
         self.lost_packets += counters.lost_packets;
@@ -143,16 +144,17 @@ impl Path {
     pub(in crate::connection) fn stats(&self) -> PathStats {
         let path = self;
         let counters = path.recovery.counters();
+        let (sent, received) = (path.traffic.sent(), path.traffic.received());
         PathStats {
-            id: path.id,
+            id: path.id(),
             state: path.lifecycle.state(),
             primary: false,
-            local: path.local,
-            remote: path.remote,
-            sent_packets: path.traffic.sent_packets,
-            sent_bytes: path.traffic.sent_bytes,
-            received_packets: path.traffic.received_packets,
-            received_bytes: path.traffic.received_bytes,
+            local: path.local(),
+            remote: path.remote(),
+            sent_packets: sent.packets,
+            sent_bytes: sent.bytes,
+            received_packets: received.packets,
+            received_bytes: received.bytes,
             duplicates: path.received.duplicates(),
             acked_packets: counters.acked_packets,
             lost_packets: counters.lost_packets,
@@ -166,7 +168,7 @@ impl Path {
             in_flight: path.recovery.in_flight(),
             congestion: path.recovery.controller().state(),
             mtu: path.mtu.current(),
-            coupled: path.load.as_ref().is_some_and(|load| load.is_coupled()),
+            coupled: path.is_coupled(),
         }
     }
 }

@@ -55,7 +55,7 @@ impl Connection {
                 Quality::Rate(rate),
             ];
             let known = if rate == 0 { &figures[..2] } else { &figures };
-            watch.look(path.id, known, &mut tell);
+            watch.look(path.id(), known, &mut tell);
         }
     }
 }

@@ -1,7 +1,6 @@
 //! Sending copies, on other paths or in the packets that follow.
 
 use super::copies::{ALLOWANCE, REPEATS_ALONE};
-use super::sent_block::SentBlock;
 use crate::Time;
 use crate::connection::paths::cost::CostPolicy;
 use crate::connection::paths::path_set::At;
@@ -28,19 +27,19 @@ impl Connection {
             Copied::All => {
                 for other in self.paths.all() {
                     if other != at && self.echoes_on(other) {
-                        let carried = self.building.carried.iter().filter(|carried| is_data(carried));
+                        let carried = self.building.carried().iter().filter(|carried| is_data(carried));
                         carried.for_each(|carried| self.paths[other].echoes.push(*carried));
                     }
                 }
             }
             // Data that was lost before has the same right to a copy as new data.
-            Copied::Pressing if special || self.building.resending => {
+            Copied::Pressing if special || self.building.is_resending() => {
                 let others = self.paths.all().filter(|other| *other != at && self.echoes_on(*other));
                 let Some(other) = others.min_by_key(|other| self.paths[*other].recovery.rtt.smoothed())
                 else {
                     return;
                 };
-                for carried in &self.building.carried {
+                for carried in self.building.carried() {
                     if self.session.is_pressing(carried) {
                         self.paths[other].echoes.push(*carried);
                     }
@@ -52,7 +51,7 @@ impl Connection {
 
     fn echoes_on(&self, at: At) -> bool {
         let (path, main) = (&self.paths[at], &self.paths[self.paths.main()]);
-        let dear = path.cost > main.cost && self.config.cost_policy != CostPolicy::Ignore;
+        let dear = path.cost.value() > main.cost.value() && self.config.cost_policy != CostPolicy::Ignore;
         self.is_at_hand(at) && !path.lifecycle.is_standby() && !dear
     }
 
@@ -60,11 +59,8 @@ impl Connection {
     /// full.
     pub(in crate::connection) fn write_echoes(&mut self, at: At, most: usize, out: &mut Writer<'_>) -> bool {
         let copied = self.copied();
-        self.building.carried.clear();
-        let room =
-            self.paths[at].echoes.fill(&mut self.session, copied, most, out, &mut self.building.carried);
-        self.building.items.extend(self.building.carried.iter().map(|carried| SentBlock::Session(*carried)));
-        room
+        let (echoes, session) = (&mut self.paths[at].echoes, &mut self.session);
+        self.building.carry(|carried| echoes.fill(session, copied, most, out, carried))
     }
 
     /// The deadline rule: messages that could not be retransmitted in time are sent more than once from the start.
@@ -77,7 +73,7 @@ impl Connection {
         let mut spent =
             self.figures.deadlines.as_ref().map_or(0, |deadlines| deadlines.bytes - deadlines.exempt);
         let mut refused = 0;
-        for carried in &self.building.carried {
+        for carried in self.building.carried() {
             let pressed = self.session.press(now, carried, needed, copies, |cost| {
                 let afforded = spent + cost <= budget;
                 if afforded {

@@ -8,7 +8,7 @@ use crate::connection::datagram::Datagram;
 use crate::connection::event::{EndpointEvent, Event};
 use crate::connection::handshake::keys::KeyUse;
 use crate::connection::observe::path_cause::PathCause;
-use crate::connection::paths::multipath::Destination;
+use crate::connection::paths::destination::Destination;
 use crate::connection::paths::path::Path;
 use crate::connection::paths::path_set::{At, Main};
 use crate::connection::paths::path_state::PathState;
@@ -109,7 +109,7 @@ impl Connection {
             self.pong.due = self.pong.packet.is_some();
             self.pong.wait = self.pong.wait.saturating_mul(2);
         }
-        let path = self.paths[at].id;
+        let path = self.paths[at].id();
         let taken = self.process(now, path, plain);
         if let Some(observer) = &mut self.observer {
             observer.on_packet_received(now, path, number, size);
@@ -135,13 +135,13 @@ impl Connection {
         let (from, size) = (datagram.from, datagram.bytes.len());
         if self.peer.confirmed {
             let Some(at) = self.place_of_news(now, datagram) else { return };
-            self.paths[at].validation.on_received(size);
-            let id = self.paths[at].id;
+            self.paths[at].earn(size);
+            let id = self.paths[at].id();
             if let Some(last) = self.farewell.last.take_if(|last| last.on != id) {
                 self.seal_farewell(now, at, last.blocks);
             }
             // Its NAT may have rebound. A shorter answer makes nobody a victim.
-            let moved = from != self.paths[at].remote;
+            let moved = from != self.paths[at].remote();
             let fits = self.farewell.last.as_ref().is_some_and(|last| last.packet.len() <= size);
             self.farewell.to = (moved && fits).then_some(from);
         }
@@ -173,9 +173,9 @@ impl Connection {
         }
         let astray = self.came_astray(at, origin.to);
         let path = &mut self.paths[at];
-        if origin.from == path.remote {
+        if origin.from == path.remote() {
             if !astray {
-                path.local = origin.to.or(path.local);
+                path.on_heard_at(origin.to);
             }
             if path.lifecycle.state() == PathState::Opening && path.is_unasked(now) {
                 // The peer may have had the answer to its own challenge, and use the path.
@@ -184,11 +184,7 @@ impl Connection {
             self.reopen(now, at);
             return;
         }
-        if let Some(asked) = path.answers.newest()
-            && let Some(former) = path.former.as_deref_mut().filter(|former| former.remote == origin.from)
-        {
-            former.on_asked(now, asked);
-        }
+        path.on_asked_at_former(now, origin.from);
         let follows =
             if path.lifecycle.state() == PathState::Closed { self.stands_in_for(at) } else { Some(at) };
         if newest
@@ -206,7 +202,7 @@ impl Connection {
     /// follows the client, the two would change places without end. Somebody on the way may also have led the packet
     /// there, to an address that the client is not to use.
     fn came_astray(&self, at: At, to: Option<std::net::IpAddr>) -> bool {
-        let chosen = self.paths[at].local;
+        let chosen = self.paths[at].local();
         let elsewhere = chosen.is_some() && to.is_some() && chosen != to;
         self.side == Side::Client && elsewhere && !self.has_lost_address(at)
     }
@@ -218,8 +214,8 @@ impl Connection {
         if self.paths.all().any(|at| self.is_at_hand(at)) {
             return;
         }
-        if let (Some(rebinding), Some(asked)) = (self.paths[at].rebinding.as_deref_mut(), asked) {
-            rebinding.on_asked(now, asked);
+        if let Some(asked) = asked {
+            self.paths[at].on_asked_elsewhere(now, asked);
         }
     }
 
@@ -230,8 +226,8 @@ impl Connection {
         if self.paths.all().any(|at| self.is_at_hand(at)) {
             return None;
         }
-        let local = self.paths[closed].local;
-        let fits = |at: &At| self.paths[*at].lifecycle.is_proven() && self.paths[*at].local == local;
+        let local = self.paths[closed].local();
+        let fits = |at: &At| self.paths[*at].lifecycle.is_proven() && self.paths[*at].local() == local;
         self.paths.in_order().find(fits)
     }
 
@@ -239,20 +235,14 @@ impl Connection {
     fn challenge_origin(&mut self, now: Time, at: At, origin: Origin, own: bool) {
         let Origin { from, to, size, number } = origin;
         let path = &mut self.paths[at];
-        match &mut path.rebinding {
-            _ if path.remote == from => {}
-            Some(rebinding) if rebinding.remote == from => rebinding.on_received(size),
-            _ => {
-                let challenge = self.supply.challenges.draw();
-                // Numbers of a closed path that this one stands in for say nothing here.
-                let first = if own { number } else { path.received.expected() };
-                let mut rebinding = Rebinding::new(now, from, to, challenge).begins_with(first);
-                rebinding.on_received(size);
-                path.rebinding = Some(Box::new(rebinding));
-                if let Some(observer) = &mut self.observer {
-                    observer.on_challenge(now, path.id, from);
-                }
-            }
+        if path.remote() == from {
+            return;
+        }
+        let first = own.then_some(number);
+        if path.challenge_origin(now, (from, to), (first, size), &mut self.supply.challenges)
+            && let Some(observer) = &mut self.observer
+        {
+            observer.on_challenge(now, path.id(), from);
         }
     }
 
@@ -300,7 +290,7 @@ impl Connection {
             truncated = truncated << 8 | u64::from(packet[at]);
         }
         let (path, expected) = match target {
-            Destination::Path(at) => (self.paths[at].id, self.paths[at].received.expected()),
+            Destination::Path(at) => (self.paths[at].id(), self.paths[at].received.expected()),
             Destination::New(path) => (path, 0),
         };
         let number = expand_number(truncated, length, expected);
@@ -351,10 +341,10 @@ impl Connection {
         self.pong.packet = None;
         self.pong.due = false;
         self.early_keys.until = self.early_keys.open.is_some().then(|| now + self.paths.drain_time());
-        self.paths[Main].validation.prove();
+        self.paths[Main].on_address_proven();
         if self.side == crate::Side::Server {
             self.events.push_back(Event::Connected);
-            self.endpoint_events.push_back(EndpointEvent::Proven { from: self.paths[Main].remote });
+            self.endpoint_events.push_back(EndpointEvent::Proven { from: self.paths[Main].remote() });
             self.issue_first_ticket(now);
             self.ask_for_ids();
         }
@@ -377,7 +367,7 @@ impl Connection {
             return;
         }
         if let Err(misbehaved) =
-            self.process_blocks(now, self.paths[Main].id, &mut Reader::new(blocks), false)
+            self.process_blocks(now, self.paths[Main].id(), &mut Reader::new(blocks), false)
         {
             self.on_misbehaved(now, misbehaved);
         }
@@ -460,7 +450,7 @@ impl Connection {
 
     /// Handles SACK. Returns the path that it reports on.
     fn on_sack(&mut self, now: Time, path: PathId, reader: &mut Reader) -> Result<PathId, PeerMisbehaved> {
-        let mut sack = self.building.sack.take().unwrap_or_default();
+        let mut sack = self.building.lend_sack();
         let read = sack.read(reader).map_err(PeerMisbehaved::from);
         if let Some(observer) = &mut self.observer {
             observer.on_sack(&sack);
@@ -469,7 +459,7 @@ impl Connection {
         self.figures.dropped.made_up +=
             u64::from(taken.as_ref().is_err_and(|why| why.cause == Cause::AckOfUnsent));
         let path = PathId(sack.path);
-        self.building.sack = Some(sack);
+        self.building.return_sack(sack);
         taken.map(|()| path)
     }
 
@@ -481,7 +471,7 @@ impl Connection {
         sack: &crate::wire::sack::Sack,
     ) -> Result<(), PeerMisbehaved> {
         let id = PathId(sack.path);
-        let told = if planted(Mutant::SackOfAnotherPath) { self.paths[Main].id } else { id };
+        let told = if planted(Mutant::SackOfAnotherPath) { self.paths[Main].id() } else { id };
         let Some(at) = self.paths.by_id(told) else {
             if self.supply.ids.is_over(id) {
                 // The SACK is of a path that was closed meanwhile.
@@ -519,20 +509,16 @@ impl Connection {
     }
 
     fn on_probe(&mut self, path: PathId, challenge: u64) {
+        // A block before this one may have closed the path.
         if let Some(at) = self.paths.by_id(path) {
             self.paths[at].answers.push(challenge);
         }
     }
 
     fn on_probe_ack(&mut self, now: Time, path: PathId, challenge: u64) {
+        // A block before this one may have closed the path.
         let Some(at) = self.paths.by_id(path) else { return };
-        let path = &mut self.paths[at];
-        if let Some(rebinding) = path.rebinding.as_deref_mut() {
-            rebinding.on_answer(now, challenge);
-        }
-        if let Some(former) = path.former.as_deref_mut() {
-            former.on_answer(challenge);
-        }
+        self.paths[at].on_answer(now, challenge);
     }
 
     /// Handles answers to challenges, after a packet from `remote` was taken apart. An answer counts only if it came
@@ -540,10 +526,8 @@ impl Connection {
     /// which answers from where it always was.
     fn on_answer_from(&mut self, now: Time, at: At, remote: std::net::SocketAddr) {
         let path = &mut self.paths[at];
-        if path.former.as_deref_mut().is_some_and(|former| former.take_answer(remote))
-            && let Some(from) = path.go_back(now)
-        {
-            let (path, to) = (path.id, remote);
+        if let Some(from) = path.take_former_answer(now, remote) {
+            let (path, to) = (path.id(), remote);
             if let Some(observer) = &mut self.observer {
                 observer.note_path(path, PathCause::NotMoved);
             }
@@ -558,15 +542,15 @@ impl Connection {
     /// Moves the path to the address from which the peer answered a challenge.
     pub(in crate::connection) fn follow(&mut self, now: Time, at: At, rtt: std::time::Duration) {
         let path = &mut self.paths[at];
-        let Some(rebinding) = path.rebinding.as_deref().copied() else { return };
-        let from = path.remote;
+        let Some(rebinding) = path.rebinding() else { return };
+        let from = path.remote();
         if path.lifecycle.is_proven() {
             path.leave(now, self.supply.challenges.draw(), rebinding.remote);
             // If somebody who relays packets caused all this, the peer can still be dialled where it was.
             self.supply.addresses.on_answered(from);
         }
         path.adopt(now, rebinding, rtt);
-        let id = path.id;
+        let id = path.id();
         self.supply.addresses.on_answered(rebinding.remote);
         self.look_for_others(now, id, from, rebinding);
         if self.ending.is_over() {
@@ -587,16 +571,11 @@ impl Connection {
             return;
         }
         let led_there = |path: &Path| {
-            let same_local = path.local.is_none() || to.local.is_none() || path.local == to.local;
-            path.id != moved && path.remote == from && same_local && path.lifecycle.is_proven()
+            let same_local = path.local().is_none() || to.local.is_none() || path.local() == to.local;
+            path.id() != moved && path.remote() == from && same_local && path.lifecycle.is_proven()
         };
-        for path in self.paths.iter_mut().filter(|path| path.rebinding.is_none() && led_there(path)) {
-            let challenge = self.supply.challenges.draw();
-            let mut rebinding =
-                Rebinding::new(now, to.remote, path.local, challenge).begins_with(path.received.expected());
-            // It answered on the other path.
-            rebinding.allowance.prove();
-            path.rebinding = Some(Box::new(rebinding));
+        for path in self.paths.iter_mut().filter(|path| path.rebinding().is_none() && led_there(path)) {
+            path.challenge_moved(now, to.remote, self.supply.challenges.draw());
         }
     }
 

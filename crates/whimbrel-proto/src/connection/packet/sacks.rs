@@ -24,7 +24,7 @@ impl Connection {
 
     /// Returns whether a SACK is due that packets on `at` carry.
     pub(in crate::connection) fn is_sack_due(&self, now: Time, at: At) -> bool {
-        let fits = self.paths[at].validation.room() >= SACK_LEN;
+        let fits = self.paths[at].room() >= SACK_LEN;
         fits && self.paths.all().any(|of| self.paths[of].received.is_sack_due(now) && self.reports(at, of))
     }
 
@@ -62,12 +62,12 @@ impl Connection {
             }
             let reports = self.reports(at, of);
             let path = &mut self.paths[of];
-            let Some(largest) = path.received.write_sack(now, path.id.0, reports, writer) else { continue };
-            path.last_sack = now;
-            self.building.items.push(if at == of {
+            let Some(largest) = path.received.write_sack(now, path.id().0, reports, writer) else { continue };
+            path.pulse.on_sack_sent(now);
+            self.building.add(if at == of {
                 SentBlock::Sack(largest)
             } else {
-                SentBlock::SackOf(path.id, largest)
+                SentBlock::SackOf(path.id(), largest)
             });
         }
     }
@@ -79,6 +79,6 @@ impl Connection {
         self.paths.len() > 1
             && path.lifecycle.is_proven()
             && path.recovery.in_flight() == 0
-            && now.since(path.last_eliciting) > self.config.probe_interval
+            && path.pulse.unasked_for(now) > self.config.probe_interval
     }
 }

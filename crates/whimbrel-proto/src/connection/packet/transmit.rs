@@ -8,11 +8,12 @@ use crate::connection::control::control_queue::ControlBlock;
 use crate::connection::datagram::Transmit;
 use crate::connection::handshake::keys::KeyRing;
 use crate::connection::lifecycle::farewell::LastPacket;
+use crate::connection::paths::path::FormerChallenge;
 use crate::connection::paths::path_set::{At, Main};
 use crate::connection::paths::path_state::PathState;
 use crate::connection::state::Connection;
 use crate::mutants::{Mutant, planted};
-use crate::recovery::{CIPHER_BLOCK, Permit, Spare};
+use crate::recovery::{CIPHER_BLOCK, Permit};
 use crate::wire::close::{Reason, write_rst};
 use crate::wire::packet::{
     CLEAR_LEN, EARLY_BIT, KEY_PHASE_BIT, PROTECTED_BITS, SAMPLE_LEN, TAG_LEN, number_len,
@@ -91,20 +92,17 @@ impl Connection {
 
     /// Builds what is to be sent now on one path.
     fn transmit_on(&mut self, now: Time, at: At, out: &mut Vec<u8>, segments: usize) -> Option<Transmit> {
-        let path = &mut self.paths[at];
-        if let Some(due) = path.pacing_until.take().filter(|due| *due <= now) {
-            path.recovery.on_woken(now.since(due));
-        }
+        self.paths[at].on_turn(now);
         let start = out.len();
         let mut segment_size = usize::from(self.paths[at].mtu.current());
         let mut count = 0;
         while count < segments.max(1) {
-            let room = self.paths[at].validation.room();
+            let room = self.paths[at].room();
             if room < LEAST_PACKET {
                 break;
             }
             let Some(size) = self.build(now, at, out, segment_size.min(room), count == 0) else { break };
-            self.paths[at].validation.on_sent(size);
+            self.paths[at].spend(size);
             count += 1;
             // An MTU probe travels alone. Before other packets it would set their size; behind them it would be cut to
             // theirs.
@@ -135,7 +133,7 @@ impl Connection {
             let last = self.farewell.last.as_deref()?;
             let at = self.paths.by_id(last.on).unwrap_or(self.paths.main());
             let size = last.packet.len();
-            if to.is_none() && size > self.paths[at].validation.room() {
+            if to.is_none() && size > self.paths[at].room() {
                 return None;
             }
             out.extend_from_slice(&last.packet);
@@ -144,7 +142,7 @@ impl Connection {
             if let Some(to) = to {
                 return Some(Transmit { destination: to, ..transmit });
             }
-            self.paths[at].validation.on_sent(size);
+            self.paths[at].spend(size);
             return Some(transmit);
         }
         if let Some(transmit) = self.transmit_opening(now, out) {
@@ -154,10 +152,9 @@ impl Connection {
             self.pong.at = now;
             self.pong.sent = self.pong.sent.saturating_add(1);
             // If there is no room for it, the next PING makes some.
-            let pong =
-                self.pong.packet.as_ref().filter(|pong| pong.len() <= self.paths[Main].validation.room())?;
+            let pong = self.pong.packet.as_ref().filter(|pong| pong.len() <= self.paths[Main].room())?;
             out.extend_from_slice(pong);
-            self.paths[Main].validation.on_sent(pong.len());
+            self.paths[Main].spend(pong.len());
             return Some(self.paths[Main].transmit(pong.len(), None));
         }
         if let Some(transmit) =
@@ -186,10 +183,10 @@ impl Connection {
         let rebinding = self.paths[at].challenge_due(now)?;
         let head = self.begin(at, out);
         let path = &self.paths[at];
-        let own = rebinding.remote == path.remote;
+        let own = rebinding.remote == path.remote();
         let opens = own && self.side == Side::Client && path.lifecycle.state() == PathState::Opening;
         let alone = opens && self.opening_len() > CHALLENGE_LEN;
-        if alone && let Some(told) = path.announced.and_then(|told| self.control.held_notice(told)) {
+        if alone && let Some(told) = path.announced().and_then(|told| self.control.held_notice(told)) {
             // The peer can answer only to our id for this path, and nothing else may bring it that id.
             out.extend_from_slice(told);
         }
@@ -201,11 +198,11 @@ impl Connection {
         }
         if alone {
             out.push(block::PADDING);
-            let end = head.start + self.opening_len().min(self.paths[at].validation.room()) - TAG_LEN;
+            let end = head.start + self.opening_len().min(self.paths[at].room()) - TAG_LEN;
             out.resize(end.max(out.len()), 0);
         }
         let size = self.seal(at, out, &head);
-        self.building.items.clear();
+        self.building.begin_bare();
         self.record(now, at, size, false);
         self.paths[at].on_challenge(now, size);
         Some(Transmit {
@@ -219,10 +216,7 @@ impl Connection {
 
     /// Challenges the peer's former address, to see whether the peer is still there.
     fn transmit_former(&mut self, now: Time, at: At, out: &mut Vec<u8>) -> Option<Transmit> {
-        let path = &mut self.paths[at];
-        let former = path.former.as_deref_mut().filter(|_| path.lifecycle.is_proven())?;
-        let (challenge, answer) = former.poll(now)?;
-        let (destination, source) = (former.remote, former.local);
+        let FormerChallenge { challenge, answer, remote, local } = self.paths[at].poll_former(now)?;
         let head = self.begin(at, out);
         out.push(block::PROBE);
         out.extend_from_slice(&challenge.to_be_bytes());
@@ -231,9 +225,9 @@ impl Connection {
             out.extend_from_slice(&answer.to_be_bytes());
         }
         let size = self.seal(at, out, &head);
-        self.building.items.clear();
+        self.building.begin_bare();
         self.record(now, at, size, false);
-        Some(Transmit { destination, source, ecn: None, size, segment_size: None })
+        Some(Transmit { destination: remote, source: local, ecn: None, size, segment_size: None })
     }
 
     /// Builds one packet of at most `limit` bytes at the end of `out`. If it is the first of several, it may instead be
@@ -247,8 +241,7 @@ impl Connection {
             None
         };
         let head = self.begin(at, out);
-        self.building.items.clear();
-        self.building.resending = false;
+        self.building.begin();
         let eliciting = match mtu_probe {
             Some(size) => self.write_mtu_probe(at, out, &head, size),
             None => self.write_blocks(now, at, out, &head, slot),
@@ -274,9 +267,9 @@ impl Connection {
         let permit = self.paths[at].recovery.permit(now, wire);
         let data = self.carries(at);
         let waits = self.session.wants_to_send() || !self.control.is_empty();
-        self.building.doubling &= waits;
+        self.building.on_waiting(waits);
         let echoes = established && !self.paths[at].echoes.is_empty();
-        let mut wanted = self.paths[at].keep_alive_due || echoes || data && waits;
+        let mut wanted = self.paths[at].pulse.is_answer_wanted() || echoes || data && waits;
         if !wanted && permit == Permit::Now {
             self.paths[at].recovery.on_app_limited();
             wanted = data && self.double(now, at);
@@ -288,7 +281,7 @@ impl Connection {
             Permit::Now if wanted || (first && established && self.mtu_probe_due(now, at)) => {
                 return Some(Slot { occasion: Occasion::Data, limit, data });
             }
-            Permit::At(due) if wanted => self.paths[at].pacing_until = Some(due),
+            Permit::At(due) if wanted => self.paths[at].pace_until(due),
             _ => {}
         }
         owed
@@ -312,14 +305,14 @@ impl Connection {
                 return false;
             }
         }
-        self.building.doubling = true;
+        self.building.on_doubled();
         true
     }
 
     fn mtu_probe_due(&self, now: Time, at: At) -> bool {
         self.peer.confirmed
             && self.paths[at].lifecycle.is_usable()
-            && !self.paths[at].lingers
+            && !self.paths[at].leaving.is_by_choice()
             && self.paths[at].mtu.next_probe(now).is_some()
             && self.ending.is_open()
     }
@@ -329,7 +322,7 @@ impl Connection {
         out.extend_from_slice(&[block::KEEP_ALIVE, block::PADDING]);
         out.resize(end, 0);
         self.paths[at].mtu.on_probe_sent(size);
-        self.building.items.push(SentBlock::MtuProbe(size));
+        self.building.add(SentBlock::MtuProbe(size));
         true
     }
 
@@ -352,7 +345,7 @@ impl Connection {
         if self.keys.is_some() && self.has_sacks(at, probe) && self.write_verdicts(&mut writer) {
             self.write_sacks(now, at, probe, &mut writer);
         }
-        let verdicts = self.building.items.iter().any(|item| matches!(item, SentBlock::Session(_)));
+        let verdicts = self.building.has_data();
         let sack_end = writer.len();
         let mut writer = Writer::new(out, end);
         if occasion == Occasion::Sack {
@@ -361,39 +354,38 @@ impl Connection {
                 && self.paths[at].received.wants_pruning()
                 && now.since(self.activity.eliciting) > self.paths[at].recovery.rtt.smoothed();
             if prunes || self.sack_probes(now, at) {
-                self.paths[at].keep_alive_due = true;
+                self.paths[at].pulse.want_answer();
             } else if !self.paths[at].answers.is_due() {
                 return verdicts;
             }
         }
         self.write_path_blocks(at, &mut writer);
-        let items = &mut self.building.items;
+        let building = &mut self.building;
         if self.keys.is_some() && data && !self.control.is_empty() {
-            self.control.fill(&mut writer, |control| items.push(SentBlock::ControlBlock(control)));
+            self.control.fill(&mut writer, |control| building.add(SentBlock::ControlBlock(control)));
         }
         let full = occasion == Occasion::Data
             && self.keys.is_some()
             && !self.write_echoes(at, end - body, &mut writer);
         if occasion != Occasion::Sack && data {
             let repeats = self.repeats(at, occasion);
-            self.building.resending = self.session.has_lost();
+            self.building.on_data(self.session.has_lost());
             let mends = self.mender() == Some(at);
-            self.building.carried.clear();
             if !full {
-                if mends {
-                    self.session.fill_again(now, &mut writer, &mut self.building.carried);
-                } else {
-                    self.session.fill(now, &mut writer, &mut self.building.carried, repeats);
-                }
-                self.building
-                    .items
-                    .extend(self.building.carried.iter().map(|carried| SentBlock::Session(*carried)));
+                let session = &mut self.session;
+                self.building.carry(|carried| {
+                    if mends {
+                        session.fill_again(now, &mut writer, carried);
+                    } else {
+                        session.fill(now, &mut writer, carried, repeats);
+                    }
+                });
                 self.echo(now, at);
             }
         }
         if occasion == Occasion::Probe && writer.len() == sack_end {
             writer.u8(block::KEEP_ALIVE);
-            self.building.items.push(SentBlock::ControlBlock(ControlBlock::KeepAlive));
+            self.building.add(SentBlock::ControlBlock(ControlBlock::KeepAlive));
         }
         let eliciting = verdicts || writer.len() > sack_end;
         if writer.len() > body && writer.len() < body + MIN_BLOCKS {
@@ -410,12 +402,12 @@ impl Connection {
         }
         let path = &mut self.paths[at];
         if path.answers.fill(writer) {
-            self.building.items.push(SentBlock::Answer);
+            self.building.add(SentBlock::Answer);
         }
-        if path.keep_alive_due && writer.remaining() > 0 {
-            path.keep_alive_due = false;
+        if path.pulse.is_answer_wanted() && writer.remaining() > 0 {
+            path.pulse.on_answer_asked();
             writer.u8(block::KEEP_ALIVE);
-            self.building.items.push(SentBlock::ControlBlock(ControlBlock::KeepAlive));
+            self.building.add(SentBlock::ControlBlock(ControlBlock::KeepAlive));
         }
     }
 
@@ -425,10 +417,8 @@ impl Connection {
         if !self.session.has_verdicts() {
             return true;
         }
-        self.building.carried.clear();
-        let all = self.session.fill_verdicts(writer, &mut self.building.carried);
-        self.building.items.extend(self.building.carried.iter().map(|carried| SentBlock::Session(*carried)));
-        all
+        let session = &mut self.session;
+        self.building.carry(|carried| session.fill_verdicts(writer, carried))
     }
 
     /// Returns how often small messages are repeated now: not at all once half the congestion window is in use.
@@ -475,7 +465,7 @@ impl Connection {
         };
         let start = out.len();
         out.push(flags);
-        out.extend_from_slice(&self.paths[at].remote_id.to_bytes());
+        out.extend_from_slice(&self.paths[at].remote_id().to_bytes());
         out.extend_from_slice(&number.to_be_bytes()[8 - number_len..]);
         Head { start, number, number_len, early }
     }
@@ -488,9 +478,10 @@ impl Connection {
             _ => return 0,
         };
         let (clear, body) = out[head.start..].split_at_mut(CLEAR_LEN + head.number_len);
-        let tag = seal.seal(self.paths[at].id, head.number, clear, body);
+        let tag = seal.seal(self.paths[at].id(), head.number, clear, body);
         out.extend_from_slice(&tag);
         let packet = &mut out[head.start..];
+        // Only tests seal packets that are too short for a sample.
         if let Some(sample) = packet[CLEAR_LEN + 4..].first_chunk::<SAMPLE_LEN>() {
             let mask = header.mask(sample);
             packet[0] ^= mask[0] & PROTECTED_BITS;
@@ -504,30 +495,32 @@ impl Connection {
     fn record(&mut self, now: Time, at: At, size: usize, eliciting: bool) {
         if let Some(observer) = &mut self.observer {
             let path = &self.paths[at];
-            observer.on_packet_sent(now, path.id, path.recovery.next_number(), size, &self.building.items);
+            observer.on_packet_sent(
+                now,
+                path.id(),
+                path.recovery.next_number(),
+                size,
+                self.building.blocks(),
+            );
         }
         let path = &mut self.paths[at];
         let wire = size as u64 + path.headers();
         let answers = |item: &SentBlock| matches!(item, SentBlock::Answer);
-        if !path.proven_there.is_proven() && self.building.items.iter().any(answers) {
+        if !path.proven_there.is_proven() && self.building.blocks().iter().any(answers) {
             path.proven_there.on_answer_sent(path.recovery.next_number());
         }
-        path.recovery.on_sent(now, wire, eliciting, &self.building.items);
-        if self.building.doubling {
-            path.recovery.mark_last(Spare::Doubled);
-        } else if self.building.resending {
-            path.recovery.mark_last(Spare::Again);
+        path.recovery.on_sent(now, wire, eliciting, self.building.blocks());
+        if let Some(spare) = self.building.spare() {
+            path.recovery.mark_last(spare);
         }
         if self.peer.confirmed && path.recovery.wants_leaving_out() {
             path.recovery.leave_out(now, self.supply.challenges.draw());
         }
-        path.traffic.sent_packets += 1;
-        path.traffic.sent_bytes += size as u64;
+        path.on_sent(now, size, eliciting);
         if eliciting {
             self.activity.eliciting = now;
-            path.last_eliciting = now;
         }
-        if self.building.items.iter().any(|item| matches!(item, SentBlock::Session(_))) {
+        if self.building.has_data() {
             self.activity.data = now;
             if let Some(opening) = &mut self.opening {
                 opening.on_said_early();
@@ -580,7 +573,7 @@ impl Connection {
         let head = self.begin(at, &mut packet);
         packet.extend_from_slice(blocks);
         self.seal(at, &mut packet, &head);
-        self.building.items.clear();
+        self.building.begin_bare();
         self.record(now, at, packet.len(), false);
         packet
     }
@@ -601,8 +594,8 @@ impl Connection {
         let head = self.begin(at, &mut packet);
         packet.extend_from_slice(&blocks);
         self.seal(at, &mut packet, &head);
-        self.building.items.clear();
+        self.building.begin_bare();
         self.record(now, at, packet.len(), false);
-        self.farewell.last = Some(Box::new(LastPacket { packet, blocks, on: self.paths[at].id }));
+        self.farewell.last = Some(Box::new(LastPacket { packet, blocks, on: self.paths[at].id() }));
     }
 }

@@ -44,7 +44,7 @@ impl Left {
         let open = |at: &At| paths[*at].lifecycle.state() != PathState::Closed;
         let alike = |at: &At| {
             let path = &paths[*at];
-            *at != paths.main() && (self.local, self.remote) == (path.local, path.remote.ip())
+            *at != paths.main() && (self.local, self.remote) == (path.local(), path.remote().ip())
         };
         paths.by_id(self.id).filter(open).or_else(|| paths.all().filter(open).find(alike))
     }
@@ -58,8 +58,8 @@ impl Changeover {
         }
         let again = self.returned.take().is_some_and(|returned| now.since(returned) < STEADY);
         self.patience = if again { (self.patience * 2).min(LONGEST_PATIENCE) } else { PATIENCE };
-        let (local, remote) = (path.local, path.remote.ip());
-        self.left = Some(Box::new(Left { id: path.id, local, remote, works: None, asked: false }));
+        let (local, remote) = (path.local(), path.remote().ip());
+        self.left = Some(Box::new(Left { id: path.id(), local, remote, works: None, asked: false }));
     }
 
     /// Forgets the failed path, because one of the ends chose a primary.

@@ -11,7 +11,7 @@ impl Connection {
     /// earlier one that works again.
     pub(in crate::connection) fn incumbent(&mut self, now: Time) -> At {
         let main = self.paths.main();
-        if !self.is_at_hand(main) && !self.paths[main].unwanted {
+        if !self.is_at_hand(main) && !self.paths[main].leaving.is_wanted() {
             self.steering.changeover.on_failed(now, &self.paths[main]);
         }
         let Some(left) = &self.steering.changeover.left else { return main };
@@ -45,7 +45,7 @@ impl Connection {
             if by_peer { PrimaryCause::WishedByPeer } else { PrimaryCause::Wished }
         } else if incumbent == main {
             PrimaryCause::Returned
-        } else if former.unwanted || former.lifecycle.state() == PathState::Closed {
+        } else if former.leaving.is_wanted() || former.lifecycle.state() == PathState::Closed {
             PrimaryCause::Left
         } else if !self.is_at_hand(before) {
             PrimaryCause::Failed
@@ -62,7 +62,7 @@ impl Connection {
         if let Some(left) = &mut self.steering.changeover.left {
             left.asked = true;
             if let Some(at) = left.find(&self.paths) {
-                self.paths[at].keep_alive_due = true;
+                self.paths[at].pulse.want_answer();
             }
         }
     }

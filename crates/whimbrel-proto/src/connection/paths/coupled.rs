@@ -5,6 +5,7 @@ use super::path::Path;
 use super::path_set::At;
 use crate::congestion::{Member, company};
 use crate::connection::state::Connection;
+use crate::expected::Expected;
 use crate::{PathId, Time};
 
 impl Connection {
@@ -54,14 +55,15 @@ impl Connection {
             path.load.iter_mut().for_each(|load| load.calls = calls);
         }
         for me in self.paths.all() {
-            let mine = self.paths[me].id;
+            let mine = self.paths[me].id();
             let with_me = |path: &&Path| {
                 let carries = path.lifecycle.is_usable() && path.load_rate() > all / LEAST_PART;
-                path.id == mine || carries && !self.steering.coupling.are_apart(path.id, mine)
+                path.id() == mine || carries && !self.steering.coupling.are_apart(path.id(), mine)
             };
             let (ids, members): (Vec<PathId>, Vec<Member>) =
-                self.paths.iter().filter(with_me).map(|path| (path.id, path.member())).unzip();
-            let place = ids.iter().position(|id| *id == mine).unwrap_or_default();
+                self.paths.iter().filter(with_me).map(|path| (path.id(), path.member())).unzip();
+            let place = ids.iter().position(|id| *id == mine).expected("a path in its own company");
+            let place = place.unwrap_or_default();
             let company = company(&members, place);
             self.paths[me].load.iter_mut().for_each(|load| load.coupled = company.is_some());
             self.paths[me].recovery.on_company(now, company);

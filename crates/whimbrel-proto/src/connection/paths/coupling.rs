@@ -26,7 +26,7 @@ pub(in crate::connection) struct Load {
 }
 
 impl Load {
-    pub(in crate::connection) fn is_coupled(&self) -> bool {
+    fn is_coupled(&self) -> bool {
         self.coupled
     }
 
@@ -52,7 +52,7 @@ impl Coupling {
     }
 
     pub(in crate::connection) fn judge(&mut self, a: &Path, b: &Path) {
-        let pair = (a.id.min(b.id), a.id.max(b.id));
+        let pair = (a.id().min(b.id()), a.id().max(b.id()));
         let (Some(mine), Some(theirs)) = (&a.load, &b.load) else { return };
         match share_queue(&mine.delays, &theirs.delays) {
             Some(true) => self.apart.retain(|known| *known != pair),
@@ -63,6 +63,11 @@ impl Coupling {
 }
 
 impl Path {
+    /// Returns whether the path shares its bottleneck with others.
+    pub(in crate::connection) fn is_coupled(&self) -> bool {
+        self.load.as_ref().is_some_and(|load| load.is_coupled())
+    }
+
     /// Returns the rate that was acknowledged lately, bytes a second.
     pub(in crate::connection) fn load_rate(&self) -> u64 {
         self.load.as_ref().map_or(0, |load| load.rate)

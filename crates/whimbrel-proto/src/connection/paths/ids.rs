@@ -118,7 +118,7 @@ impl SpareIds {
         self.ours.iter().map(|ours| ours.path).filter(|path| self.knows(*path)).min()
     }
 
-    /// Takes both ends' ids of a path that is being opened.
+    /// Takes both ends' ids of a path that is being opened. None: the peer has not given its id yet.
     pub(in crate::connection) fn open(&mut self, path: PathId) -> Option<(Ours, Theirs)> {
         let theirs = self.theirs.iter().find(|(id, _)| *id == path)?.1;
         self.give_up(path).map(|ours| (ours, theirs))

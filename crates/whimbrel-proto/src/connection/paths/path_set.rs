@@ -106,13 +106,14 @@ impl Paths {
             && self.list.iter().any(|path| path.keys.is_confirmed(generation))
     }
 
+    /// Returns the path with this id, if it still exists. The peer and the application may name others.
     pub(in crate::connection) fn by_id(&self, id: PathId) -> Option<At> {
-        self.list.iter().position(|path| path.id == id).map(At)
+        self.list.iter().position(|path| path.id() == id).map(At)
     }
 
     /// Returns the path whose packets are addressed to `id`.
     pub(in crate::connection) fn by_local_id(&self, id: ConnectionId) -> Option<At> {
-        self.list.iter().position(|path| path.local_id == id).map(At)
+        self.list.iter().position(|path| path.local_id() == id).map(At)
     }
 }
 

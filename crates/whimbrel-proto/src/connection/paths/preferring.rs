@@ -1,7 +1,6 @@
 //! Choosing the primary path.
 
 use super::ids::read_path;
-use super::path::Path;
 use super::path_set::At;
 use super::primary::{LEAST_BYTES, MARGIN_EIGHTHS, PrimaryRule, SPAN, SetPrimaryError};
 use crate::connection::state::Connection;
@@ -65,7 +64,8 @@ impl Connection {
         }
         self.steering.choice.span_began = now;
         let main = self.paths.main();
-        let got: Vec<(At, u64)> = self.paths.all().map(|at| (at, self.paths[at].received_since())).collect();
+        let got: Vec<(At, u64)> =
+            self.paths.all().map(|at| (at, self.paths[at].traffic.received_since())).collect();
         let by_main = got.iter().find(|(at, _)| *at == main).map_or(0, |(_, bytes)| *bytes);
         let eligible = |at: At| self.is_at_hand(at) && self.rank(at) <= self.rank(main);
         let best =
@@ -74,7 +74,7 @@ impl Connection {
             && bytes >= LEAST_BYTES
             && bytes * 8 > by_main * MARGIN_EIGHTHS
         {
-            let told = self.set_primary(now, self.paths[at].id);
+            let told = self.set_primary(now, self.paths[at].id());
             debug_assert!(told.is_ok() || !self.ending.is_open(), "it is there");
         }
     }
@@ -93,12 +93,4 @@ pub(in crate::connection) fn read_set_primary(reader: &mut Reader) -> Result<(u6
         return Err(PeerMisbehaved::new(Cause::InvalidField, "SET_PRIMARY: no such sequence number"));
     }
     Ok((sequence, path))
-}
-
-impl Path {
-    /// Returns the UDP payload bytes received since the last call.
-    fn received_since(&mut self) -> u64 {
-        let total = self.traffic.received_bytes;
-        total - std::mem::replace(&mut self.traffic.received_before, total)
-    }
 }

@@ -39,7 +39,7 @@ impl Admission {
 impl Session {
     /// Returns what is promised from now on, when this many messages and bytes are already on their way.
     pub fn admission(&mut self, messages: usize, bytes: u64) -> Admission {
-        let stream = self.streams.find(StreamId(0)).and_then(|slot| self.streams.at(slot));
+        let stream = self.streams.look(StreamId(0));
         if self.closing || stream.and_then(|stream| stream.takes()) != Some(StreamKind::Messages) {
             return Admission::default();
         }

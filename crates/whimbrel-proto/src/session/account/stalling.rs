@@ -15,7 +15,6 @@ use crate::session::stream::Stream;
 impl Session {
     /// Returns the credit of every stream, in the order of their ids.
     pub fn stream_credit(&self, now: Time) -> Vec<StreamCredit> {
-        let slots = self.streams.slots().filter_map(|slot| Some((slot, self.streams.at(slot)?)));
         let credit = |(slot, stream): (StreamSlot, &Stream)| StreamCredit {
             stream: stream.id,
             unread: stream.recv_credit.unread(),
@@ -24,7 +23,7 @@ impl Session {
             room: stream.send_credit.room(),
             blocked_for: self.stalled_for(now, slot, Whose::Peers),
         };
-        let mut all: Vec<StreamCredit> = slots.map(credit).collect();
+        let mut all: Vec<StreamCredit> = self.streams.open().map(credit).collect();
         all.sort_unstable_by_key(|credit| credit.stream);
         all
     }
@@ -41,7 +40,7 @@ impl Session {
     }
 
     fn is_stalled(&self, key: DomainKey, reader: Whose) -> bool {
-        let Some(stream) = self.streams.by_key(key) else { return false };
+        let Some(stream) = self.streams.still(key) else { return false };
         match reader {
             Whose::Ours => stream.recv_credit.is_used_up(),
             Whose::Peers => {
@@ -54,7 +53,7 @@ impl Session {
     /// Returns whether the reader could take something from the stream. Data that waits for a lost packet is not the
     /// reader's fault.
     pub(in crate::session) fn is_readable(&self, key: DomainKey) -> bool {
-        self.streams.by_key(key).is_some_and(|stream| match &stream.content {
+        self.streams.still(key).is_some_and(|stream| match &stream.content {
             Content::Bytes(halves) => halves.into.is_readable(),
             Content::Messages(halves) if stream.claimed => !halves.inbox.is_empty(),
             _ => !self.incoming.inbox.is_empty(),
@@ -78,7 +77,7 @@ impl Session {
     }
 
     fn tell_stall(&mut self, key: DomainKey, reader: Whose) {
-        let Some(stream) = self.streams.by_key(key) else { return };
+        let Some(stream) = self.streams.still(key) else { return };
         self.chronicle.note(|| News::Stalled {
             stream: stream.id,
             reader,

@@ -4,6 +4,7 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use crate::expected::Expected;
 use crate::session::message::{DomainKey, SessionEvent};
 use crate::{StreamId, Time};
 
@@ -99,7 +100,7 @@ impl Stalls {
         while let Some(first) = standing.due.first_entry().filter(|first| first.key().0 <= now) {
             let ((_, turn), who) = first.remove_entry();
             due.push((turn, who));
-            if let Some(stall) = standing.all.get_mut(&who) {
+            if let Some(stall) = standing.all.get_mut(&who).expected("a stall that is due") {
                 stall.tell = None;
             }
         }
@@ -110,7 +111,7 @@ impl Stalls {
     /// Postpones the report of one that was due.
     pub(in crate::session) fn postpone(&mut self, now: Time, who: Who) {
         let Some(standing) = &mut self.0 else { return };
-        if let Some(stall) = standing.all.get_mut(&who) {
+        if let Some(stall) = standing.all.get_mut(&who).expected("a stall that was due") {
             stall.tell = Some(now + PATIENCE);
             standing.due.insert((now + PATIENCE, stall.turn), who);
         }

@@ -26,7 +26,7 @@ impl Session {
     /// Weighs a stream that may hold more or less than before.
     #[inline]
     pub(in crate::session) fn weigh(&mut self, slot: StreamSlot) {
-        if let Some(stream) = self.streams.at_mut(slot) {
+        if let Some(stream) = self.streams.held_mut(slot) {
             let weight = stream.content.memory();
             let before = std::mem::replace(&mut stream.weight, weight);
             self.account.held.reweigh(before, weight);
@@ -35,7 +35,9 @@ impl Session {
 
     pub(in crate::session) fn weigh_all(&mut self) {
         for slot in self.streams.slots() {
-            self.weigh(slot);
+            if self.streams.if_taken(slot).is_some() {
+                self.weigh(slot);
+            }
         }
     }
 
@@ -91,7 +93,10 @@ impl Session {
     pub(in crate::session) fn on_lighter(&mut self, slot: StreamSlot) {
         // Memory within the assured share need not be known to the byte.
         if self.account.held.is_drawing() {
-            self.weigh(slot);
+            // The read may have been the last one, which frees the stream.
+            if self.streams.if_taken(slot).is_some() {
+                self.weigh(slot);
+            }
             self.account.held.shrink(self.held());
         }
     }

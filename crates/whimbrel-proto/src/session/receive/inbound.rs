@@ -5,6 +5,7 @@ use bytes::Bytes;
 use super::inbox::Unread;
 use super::receiving::{NumberState, Partial, RecvDomain};
 use super::run::Run;
+use crate::expected::Expected;
 use crate::mutants::{Mutant, planted};
 use crate::session::config::MESSAGE_CHARGE;
 use crate::session::content::{Content, MessageHalves};
@@ -25,6 +26,9 @@ const MOST_SLICES: u64 = 1024;
 const SHORTEST_SLICE: usize = 1024;
 const INCONSISTENT: PeerMisbehaved =
     PeerMisbehaved::new(Cause::Inconsistent, "a message contradicts what was said of it");
+
+/// What [`Session::recv_domain`] has created for every block that is handled here.
+const DOMAIN: &str = "a domain that receives";
 
 impl Session {
     /// Handles a block whose type was already read.
@@ -79,8 +83,7 @@ impl Session {
             return Ok(());
         }
         let small = length <= self.config.small_message;
-        let halves = self.streams.at_mut(slot).and_then(|stream| stream.content.messages_mut());
-        let payload = match halves {
+        let payload = match self.streams.messages_mut(slot) {
             Some(halves) if small => {
                 let copy = halves.arena.copy(&reader.peek()[..length], &mut self.arenas);
                 reader.skip(length as u64)?;
@@ -99,7 +102,7 @@ impl Session {
     fn recv_domain(&mut self, slot: StreamSlot, head: &DataHead) -> Result<Domain, PeerMisbehaved> {
         let service = head.service();
         let cross = head.extras.latest_reliable.is_some();
-        let Some(stream) = self.streams.at_mut(slot) else { return Err(INCONSISTENT) };
+        let Some(stream) = self.streams.held_mut(slot) else { return Err(INCONSISTENT) };
         if service.is_sequenced() {
             if *stream.cross_in.get_or_insert(cross) != cross {
                 return Err(INCONSISTENT);
@@ -111,7 +114,7 @@ impl Session {
             ));
         }
         let domain = if cross { Domain::CROSS } else { Domain::of(service) };
-        let Some(halves) = stream.content.messages_mut() else { return Err(INCONSISTENT) };
+        let halves = stream.content.messages_mut().expected("a stream of messages").ok_or(INCONSISTENT)?;
         halves.recv[domain.index()].get_or_insert_with(|| Box::new(RecvDomain::new(service.is_sequenced())));
         Ok(domain)
     }
@@ -134,7 +137,7 @@ impl Session {
     #[inline]
     fn charge_up_to(&mut self, slot: StreamSlot, charge: u64, overdraft: u64) -> Result<(), PeerMisbehaved> {
         self.account.received.charge(charge)?;
-        let Some(stream) = self.streams.at_mut(slot) else { return Ok(()) };
+        let Some(stream) = self.streams.held_mut(slot) else { return Ok(()) };
         if stream.recv_credit.charge(charge, overdraft)? {
             self.on_unread(slot);
         }
@@ -152,22 +155,23 @@ impl Session {
         length: usize,
         early: bool,
     ) -> Result<(), PeerMisbehaved> {
-        let halves = self.streams.at_mut(slot).and_then(|stream| stream.content.messages_mut());
-        let Some(halves) = halves else { return Ok(()) };
+        let Some(halves) = self.streams.messages_mut(slot) else { return Ok(()) };
         let body = halves.arena.copy(&reader.peek()[..length], &mut self.arenas);
         reader.skip(length as u64)?;
-        let Some(state) = halves.recv[domain.index()].as_deref() else { return Ok(()) };
+        let Some(state) = halves.receiving_mut(domain).expected(DOMAIN) else { return Ok(()) };
         // No message of a malformed block is delivered.
         let mut run = Run::new(message(head, head.number, body, early, domain))?;
         if state.is_next(head.number) {
             // In order and nothing unusual: no bookkeeping for each message.
             let (count, bytes) = (run.len() as u64, run.bytes());
             self.charge(slot, bytes + count * MESSAGE_CHARGE)?;
-            let Some(Stream { content: Content::Messages(halves), claimed, .. }) = self.streams.at_mut(slot)
+            let Some(Stream { content: Content::Messages(halves), claimed, .. }) =
+                self.streams.held_mut(slot)
             else {
                 return Ok(());
             };
-            let Some(state) = halves.recv[domain.index()].as_deref_mut() else { return Ok(()) };
+            let state = halves.recv[domain.index()].as_deref_mut().expected(DOMAIN);
+            let Some(state) = state else { return Ok(()) };
             let queue = if *claimed { &mut halves.inbox } else { &mut self.incoming.inbox };
             let was_empty = queue.is_empty();
             queue.push_run(run);
@@ -280,7 +284,7 @@ impl Session {
                 let whole = message(head, head.number, payload, early, domain);
                 let latest = latest_reliable(head, head.extras.latest_reliable);
                 self.on_whole(now, slot, domain, whole, latest);
-                if !plain || self.streams.at(slot).is_some_and(|stream| stream.claimed) {
+                if !plain || self.streams.held(slot).is_some_and(|stream| stream.claimed) {
                     self.weigh(slot);
                 }
                 Ok(())
@@ -288,12 +292,14 @@ impl Session {
         }
     }
 
+    /// Returns a domain of a stream in which something is known to have been received.
+    #[track_caller]
     pub(in crate::session) fn recv_state(
         &mut self,
         slot: StreamSlot,
         domain: Domain,
     ) -> Option<&mut RecvDomain> {
-        self.streams.at_mut(slot)?.content.messages_mut()?.recv.get_mut(domain.index())?.as_deref_mut()
+        self.streams.messages_mut(slot)?.receiving_mut(domain).expected(DOMAIN)
     }
 
     /// Handles a whole message: puts it into its inbox, or holds it behind a gap.
@@ -309,11 +315,11 @@ impl Session {
         domain: Domain,
         change: impl FnOnce(&mut RecvDomain, &mut dyn FnMut(Unread)),
     ) {
-        let Some(Stream { content: Content::Messages(halves), claimed, .. }) = self.streams.at_mut(slot)
+        let Some(Stream { content: Content::Messages(halves), claimed, .. }) = self.streams.held_mut(slot)
         else {
             return;
         };
-        let Some(state) = halves.recv[domain.index()].as_deref_mut() else { return };
+        let Some(state) = halves.recv[domain.index()].as_deref_mut().expected(DOMAIN) else { return };
         let queue = if *claimed { &mut halves.inbox } else { &mut self.incoming.inbox };
         let (was_empty, mut count, mut bytes) = (queue.is_empty(), 0, 0);
         let (tags, limit) = (&mut self.incoming.received_tags, self.config.max_tags);
@@ -336,14 +342,14 @@ impl Session {
         self.accounting.stats.received += count;
         self.accounting.stats.received_bytes += bytes;
         self.accounting.stats.unread += count;
-        let halves = self.streams.at(slot).and_then(|stream| stream.content.messages());
+        let halves = self.streams.held(slot).and_then(|stream| stream.content.messages());
         if halves.is_some_and(|halves| halves.latest.is_some()) {
             self.sift(slot, count);
         }
         if !was_empty {
             return;
         }
-        if self.streams.at(slot).is_some_and(|stream| stream.claimed) {
+        if self.streams.held(slot).is_some_and(|stream| stream.claimed) {
             self.tell_readable(slot);
         } else if !self.incoming.readable_told {
             self.incoming.readable_told = true;
@@ -354,8 +360,7 @@ impl Session {
     /// For a stream that keeps only the latest messages, moves the unreliable ones of the newest `count` out of its
     /// inbox.
     fn sift(&mut self, slot: StreamSlot, count: u64) {
-        let halves = self.streams.at_mut(slot).and_then(|stream| stream.content.messages_mut());
-        let Some(MessageHalves { inbox, latest, .. }) = halves else { return };
+        let Some(MessageHalves { inbox, latest, .. }) = self.streams.messages_mut(slot) else { return };
         let Some(latest) = latest.as_mut().filter(|latest| latest.takes_more()) else { return };
         let (mut newest, mut charges) = (inbox.split_newest(count as usize), 0);
         while let Some(message) = newest.pop() {
@@ -403,9 +408,8 @@ impl Session {
         }
         let expected = partial.length.unwrap_or(end);
         self.charge(slot, charge)?;
-        let halves = self.streams.at_mut(slot).and_then(|stream| stream.content.messages_mut());
-        let Some(halves) = halves else { return Ok(()) };
-        let Some(state) = halves.recv[domain.index()].as_deref_mut() else { return Ok(()) };
+        let Some(halves) = self.streams.messages_mut(slot) else { return Ok(()) };
+        let Some(state) = halves.receiving_mut(domain).expected(DOMAIN) else { return Ok(()) };
         let spares = &mut self.incoming.spares;
         let finished = state.insert_part(number, head.offset, part, expected, spares, head.ends())?;
         if let Some(Partial { assembly, extras: Some(extras), early, .. }) = finished {
@@ -449,18 +453,14 @@ impl Session {
             ));
         }
         let small = self.config.small_message.max(SHORTEST_SLICE);
-        let Some(half) = self.streams.at_mut(slot).and_then(|stream| stream.content.bytes_in_mut()) else {
-            return Ok(());
-        };
+        let Some(half) = self.streams.bytes_in_mut(slot) else { return Ok(()) };
         let grown = half.grows(head.offset, payload.len() as u64, head.ends())?;
         // It is charged first, so nothing is allocated beyond the credit.
         self.charge_bytes(slot, grown)?;
         if head.ends() {
             self.close_credit(slot);
         }
-        let Some(half) = self.streams.at_mut(slot).and_then(|stream| stream.content.bytes_in_mut()) else {
-            return Ok(());
-        };
+        let Some(half) = self.streams.bytes_in_mut(slot) else { return Ok(()) };
         // A short part, and one that is not next, is copied in any case.
         let payload =
             if slices || payload.len() <= small { payload } else { Bytes::copy_from_slice(&payload) };

@@ -40,7 +40,7 @@ impl Session {
     }
 
     fn on_verdict_over(&mut self, LateVerdict { key, numbers, whole }: &LateVerdict) {
-        if let Some(domain) = self.streams.recv_domain(*key).filter(|_| *whole) {
+        if let Some(domain) = self.streams.still_receiving_mut(*key).filter(|_| *whole) {
             domain.skipped.remove(numbers.start, numbers.end);
         }
     }
@@ -71,7 +71,7 @@ impl Session {
         for LateVerdict { key, numbers, .. } in &self.out_blocks.verdicts.list {
             let (first, count) = (numbers.start, numbers.end - numbers.start);
             let range = NumberRange { first, count, value: LATE };
-            let Some(stream) = self.streams.by_key(*key) else { continue };
+            let Some(stream) = self.streams.still(*key) else { continue };
             if out.remaining() < RangesHead::MAX_LEN + range.len(0, true) {
                 self.out_blocks.verdicts.due = true;
                 return false;
@@ -86,7 +86,7 @@ impl Session {
 
     /// Handles the peer's verdict that messages arrived too late.
     pub(in crate::session) fn on_verdict(&mut self, now: Time, key: DomainKey, numbers: &Range<u64>) {
-        let Some(domain) = self.streams.send_domain_ref(key) else { return };
+        let Some(domain) = self.streams.still_sending(key) else { return };
         if domain.bits & data::UNSEQUENCED != 0 {
             return;
         }

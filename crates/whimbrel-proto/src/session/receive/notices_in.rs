@@ -37,7 +37,7 @@ impl Session {
         let domain = domain_of(&head);
         if let Some(slot) = slot {
             self.be_kind(slot, StreamKind::Messages)?;
-            if let Some(halves) = self.streams.at_mut(slot).and_then(|stream| stream.content.messages_mut()) {
+            if let Some(halves) = self.streams.messages_mut(slot) {
                 let sequenced = head.domain & data::UNSEQUENCED == 0;
                 halves.recv[domain.index()].get_or_insert_with(|| Box::new(RecvDomain::new(sequenced)));
             }
@@ -167,7 +167,9 @@ impl Session {
             end = range.end();
             let Some(slot) = slot else { continue };
             let key = DomainKey { domain, ..self.key_of(slot) };
-            if self.streams.send_domain_ref(key).is_none_or(|domain| range.end() > domain.next()) {
+            // The peer may name a domain in which nothing was sent.
+            let sending = self.streams.still(key).and_then(|stream| stream.content.sending(key.domain));
+            if sending.is_none_or(|domain| range.end() > domain.next()) {
                 return Err(UNSENT);
             }
             if range.value > LATE {
@@ -198,7 +200,7 @@ impl Session {
             Grant::StreamData { stream, limit } => {
                 let Some(slot) = self.route(stream)? else { return Ok(()) };
                 let key = self.key_of(slot);
-                if let Some(stream) = self.streams.at_mut(slot)
+                if let Some(stream) = self.streams.held_mut(slot)
                     && stream.send_credit.raise(limit)
                 {
                     if self.account.stalls.end(key, Whose::Peers) {
@@ -231,8 +233,7 @@ impl Session {
             StreamEnd::Reset { stream, code, final_size } => {
                 let Some(slot) = self.route(stream)? else { return Ok(()) };
                 self.be_bytes(slot)?;
-                let half = self.streams.at_mut(slot).and_then(|stream| stream.content.bytes_in_mut());
-                let Some(half) = half else { return Ok(()) };
+                let Some(half) = self.streams.bytes_in_mut(slot) else { return Ok(()) };
                 let grown = half.on_reset(code, final_size)?;
                 self.chronicle.note(|| News::Reset { stream: StreamId(stream), code, by_peer: true });
                 let discarded = half.after_reset();

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use super::inbox::Unread;
 use crate::StreamId;
+use crate::expected::Expected;
 use crate::session::account::held::{of_map, of_queue};
 use crate::session::send::queue::Queue;
 
@@ -68,8 +69,8 @@ impl Others {
 
     pub(in crate::session) fn pop(&mut self) -> Option<Unread> {
         let (_, stream) = self.fronts.pop_first()?;
-        let queue = self.queues.get_mut(&stream)?;
-        let (_, first) = queue.pop_front()?;
+        let queue = self.queues.get_mut(&stream).expected("the queue of a front")?;
+        let (_, first) = queue.pop_front().expected("the front of a queue")?;
         self.entries -= 1;
         match queue.front() {
             Some((next, _)) => self.fronts.insert(*next, stream),

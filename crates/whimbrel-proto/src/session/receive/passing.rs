@@ -12,7 +12,9 @@ impl Session {
     pub(in crate::session) fn list_gap(&mut self, slot: StreamSlot, domain: Domain) {
         let key = DomainKey { domain, ..self.key_of(slot) };
         let wait = self.gap_wait(slot);
-        let Some(state) = self.recv_state(slot, domain) else { return };
+        // Nothing may have been received in the domain yet.
+        let stream = self.streams.held_mut(slot);
+        let Some(state) = stream.and_then(|stream| stream.content.receiving_mut(domain)) else { return };
         if state.held.is_empty() && state.gap_at.is_none() {
             return;
         }
@@ -26,7 +28,7 @@ impl Session {
     /// Passes over gaps that have lasted long enough.
     pub(in crate::session) fn pass_gaps(&mut self, now: Time) {
         while let Some(key) = self.incoming.gaps.pop_due(now) {
-            let Some(state) = self.streams.recv_domain(key) else { continue };
+            let Some(state) = self.streams.still_receiving_mut(key) else { continue };
             state.gap_at = None;
             if self.pass_gaps_of(now, key) {
                 self.list_gap(key.slot, key.domain);

@@ -62,7 +62,7 @@ impl Session {
     /// Returns whether the stream is open.
     pub fn claim_stream(&mut self, id: StreamId) -> bool {
         let Some(slot) = self.streams.find(id) else { return false };
-        let Some(stream) = self.streams.at_mut(slot) else { return false };
+        let Some(stream) = self.streams.held_mut(slot) else { return false };
         if !stream.claimed {
             stream.claimed = true;
             if let Some(halves) = stream.content.messages_mut() {
@@ -77,10 +77,11 @@ impl Session {
     /// latest were wanted, which are discarded. From now on every message waits to be read.
     pub fn release_stream(&mut self, id: StreamId) {
         let Some(slot) = self.streams.find(id) else { return };
-        let Some(stream) = self.streams.at_mut(slot) else { return };
+        let Some(stream) = self.streams.held_mut(slot) else { return };
         if !std::mem::take(&mut stream.claimed) {
             return;
         }
+        // A byte stream and one not known yet may be claimed and released, too: nothing is moved then.
         let Some(halves) = stream.content.messages_mut() else { return };
         halves.options.credit = CreditPolicy::Wait;
         let discarded = halves.latest.take().map_or((0, 0), |latest| latest.len());
@@ -101,7 +102,7 @@ impl Session {
     pub fn recv_on(&mut self, now: Time, id: StreamId) -> Option<Message> {
         let _ = now;
         let slot = self.streams.find(id)?;
-        let halves = self.streams.at_mut(slot)?.content.messages_mut()?;
+        let halves = self.streams.held_mut(slot)?.content.messages_mut()?;
         if let Some(message) = halves.latest.as_mut().and_then(|latest| latest.pop_in_turn()) {
             // Its credit was granted again when it arrived.
             self.accounting.stats.unread = self.accounting.stats.unread.saturating_sub(1);
@@ -137,7 +138,7 @@ impl Session {
     #[inline]
     pub(in crate::session) fn consume(&mut self, slot: StreamSlot, charge: u64) {
         self.account.received.consume(charge);
-        let Some(stream) = self.streams.at_mut(slot) else { return };
+        let Some(stream) = self.streams.held_mut(slot) else { return };
         if stream.recv_credit.consume(charge) {
             self.renew(slot);
         }
@@ -152,7 +153,7 @@ impl Session {
         if !self.is_readable(key) {
             self.renew(slot);
         }
-        let Some(stream) = self.streams.at_mut(slot) else { return };
+        let Some(stream) = self.streams.held_mut(slot) else { return };
         stream.recv_credit.calm();
         if stream.recv_credit.is_used_up() {
             self.account.stalls.begin(self.clock, key, Whose::Ours);
@@ -164,7 +165,7 @@ impl Session {
         let key = self.streams.key(slot, WHOLE);
         let stalled = self.account.stalls.end(key, Whose::Ours);
         let readable = self.is_readable(key);
-        let Some(stream) = self.streams.at_mut(slot) else { return };
+        let Some(stream) = self.streams.held_mut(slot) else { return };
         // Skipped and lost messages count as read too, but do not show that the reader is fast.
         let behind = readable && stream.recv_credit.unread() > stream.recv_credit.window() / 2;
         let pace = self.account.grant_delay.pace(self.clock, stream.recv_credit.renewed());
@@ -191,7 +192,7 @@ impl Session {
 
     /// Handles that everything a stream will carry has arrived.
     pub(in crate::session) fn close_credit(&mut self, slot: StreamSlot) {
-        if self.streams.at_mut(slot).is_some_and(|stream| stream.recv_credit.close()) {
+        if self.streams.held_mut(slot).is_some_and(|stream| stream.recv_credit.close()) {
             self.renew(slot);
         }
     }

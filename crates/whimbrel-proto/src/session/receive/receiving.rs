@@ -12,6 +12,7 @@ use super::run::Run;
 use super::scattered::Scattered;
 use super::waiting::{Parked, Waiting};
 use super::window::Window;
+use crate::expected::Expected;
 use crate::mutants::{Mutant, planted};
 use crate::session::account::held::of_map;
 use crate::session::config::{MAX_RANGES, MAX_SPAN};
@@ -66,6 +67,9 @@ pub(in crate::session) struct RecvDomain {
     /// When the gap may be passed over, as entered in the session's list of gaps.
     pub(in crate::session) gap_at: Option<Time>,
 }
+
+/// What a part of a message began.
+const BEGUN: &str = "a message in parts";
 
 impl RecvDomain {
     pub(in crate::session) fn new(sequenced: bool) -> Self {
@@ -194,7 +198,7 @@ impl RecvDomain {
         spares: &mut Spares,
         is_last: bool,
     ) -> Result<Option<Partial>, PeerMisbehaved> {
-        let Some(partial) = self.partial.get_mut(&number) else { return Ok(None) };
+        let Some(partial) = self.partial.get_mut(&number).expected(BEGUN) else { return Ok(None) };
         let before = partial.assembly.memory();
         partial.assembly.prepare(expected, spares);
         let shift = u64::from(planted(Mutant::FragmentOffByOne) && offset > 0 && !is_last);
@@ -217,7 +221,7 @@ impl RecvDomain {
     /// Drops the parts of a message that was passed over, and keeps only its charge until its SKIP arrives. Returns
     /// whether that is new.
     pub(in crate::session) fn drop_partial(&mut self, number: u64) -> bool {
-        let Some(partial) = self.partial.get_mut(&number) else { return false };
+        let Some(partial) = self.partial.get_mut(&number).expected(BEGUN) else { return false };
         let news = !std::mem::replace(&mut partial.dropped, true);
         self.kept -= std::mem::take(&mut partial.assembly).memory();
         self.dropped += usize::from(news);
@@ -296,7 +300,7 @@ impl RecvDomain {
         let mut consumed = 0;
         for number in &begun {
             self.passed.remove(*number, number + 1);
-            consumed += self.partial.get(number).map_or(0, |partial| partial.charged);
+            consumed += self.partial.get(number).expected(BEGUN).map_or(0, |partial| partial.charged);
             self.drop_partial(*number);
         }
         self.finished.raise(number);

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use super::inbox::Unread;
 use crate::Time;
+use crate::expected::Expected;
 use crate::session::account::held::{of_map, of_queue};
 use crate::session::send::queue::Queue;
 
@@ -77,7 +78,8 @@ impl Waiting {
         if first >= floor {
             return None;
         }
-        let popped = self.map.remove(&first).or_else(|| self.queue.pop_front())?;
+        let popped =
+            self.map.remove(&first).or_else(|| self.queue.pop_front()).expected("the first entry")?;
         self.bytes -= popped.unread.memory();
         Some(popped.unread)
     }

@@ -7,6 +7,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 use super::send_item::{CONFIRM, NO_TAG, SendItem, TRACKED};
+use crate::expected::Expected;
 use crate::session::message::{DomainKey, Outcome, SessionEvent, TagSettings};
 use crate::session::numbers::{LaneSlot, TagSlot};
 use crate::session::stats::{Counters, SessionStats};
@@ -125,8 +126,22 @@ impl Accounting {
         self.by_tag.get(&(stream, tag)).copied()
     }
 
-    pub(in crate::session) fn tag_state(&self, slot: TagSlot) -> Option<&TagState> {
-        self.tags.get(slot.index())
+    /// Returns the tag in a slot that is known to be taken.
+    #[track_caller]
+    pub(in crate::session) fn held_tag(&self, slot: TagSlot) -> Option<&TagState> {
+        self.tags.get(slot.index()).expected("a tag")
+    }
+
+    /// Returns the tag in a slot that is known to be taken.
+    #[track_caller]
+    fn held_tag_mut(&mut self, slot: TagSlot) -> Option<&mut TagState> {
+        self.tags.get_mut(slot.index()).expected("a tag")
+    }
+
+    /// Returns the tag of a message, if it has one.
+    #[inline]
+    fn tag_of(&mut self, item: &SendItem) -> Option<&mut TagState> {
+        if item.tag == NO_TAG { None } else { Some(&mut self.tags[item.tag.index()]) }
     }
 
     pub(in crate::session) fn tag_states(&self) -> impl Iterator<Item = &TagState> {
@@ -142,7 +157,7 @@ impl Accounting {
     }
 
     pub(in crate::session) fn set_tag(&mut self, now: Time, slot: TagSlot, settings: TagSettings) {
-        if let Some(tag) = self.tags.get_mut(slot.index()) {
+        if let Some(tag) = self.held_tag_mut(slot) {
             tag.settings = settings;
             tag.bucket = settings.bandwidth.map(|rate| Bucket {
                 rate,
@@ -153,12 +168,12 @@ impl Accounting {
     }
 
     pub(in crate::session) fn is_capped(&self, slot: TagSlot) -> bool {
-        self.tags.get(slot.index()).is_some_and(|tag| tag.bucket.is_some())
+        self.held_tag(slot).is_some_and(|tag| tag.bucket.is_some())
     }
 
     /// Returns when the tag's bandwidth limit lets the next message begin. None: it may begin now.
     pub(in crate::session) fn capped_until(&mut self, now: Time, slot: TagSlot) -> Option<Time> {
-        let bucket = self.tags.get_mut(slot.index())?.bucket.as_mut()?;
+        let bucket = self.held_tag_mut(slot)?.bucket.as_mut()?;
         bucket.fill(now);
         (bucket.tokens <= 0).then(|| bucket.open_at())
     }
@@ -167,8 +182,7 @@ impl Accounting {
     #[inline]
     pub(in crate::session) fn on_queued(&mut self, item: &SendItem, place: Place) {
         self.stats.total.queued += 1;
-        if item.tag != NO_TAG {
-            let tag = &mut self.tags[item.tag.index()];
+        if let Some(tag) = self.tag_of(item) {
             tag.live += 1;
             tag.counters.queued += 1;
             Self::note(tag, place);
@@ -179,9 +193,9 @@ impl Accounting {
         }
     }
 
-    /// Notes that a waiting message has moved to another place.
+    /// Notes that a waiting message with a tag has moved to another place.
     pub(in crate::session) fn on_moved(&mut self, item: &SendItem, place: Place) {
-        if let Some(tag) = self.tags.get_mut(item.tag.index()) {
+        if let Some(tag) = self.held_tag_mut(item.tag) {
             Self::note(tag, place);
         }
         if item.expires != Time::MAX {
@@ -196,7 +210,7 @@ impl Accounting {
     /// Thins out the tag's list of places once most of its messages are resolved. `keep` returns whether a place is
     /// still live.
     pub(in crate::session) fn thin_places(&mut self, slot: TagSlot, keep: impl Fn(&Place) -> bool) {
-        let Some(tag) = self.tags.get_mut(slot.index()) else { return };
+        let Some(tag) = self.held_tag_mut(slot) else { return };
         if tag.places.len() > 4 * tag.live + 64 {
             tag.places.retain(keep);
         }
@@ -209,8 +223,7 @@ impl Accounting {
         self.stats.total.sent += u64::from(item.count);
         self.stats.total.sent_bytes += u64::from(item.length);
         let place = Place::Sent { key, number };
-        if item.tag != NO_TAG {
-            let tag = &mut self.tags[item.tag.index()];
+        if let Some(tag) = self.tag_of(item) {
             tag.counters.sent += 1;
             tag.counters.sent_bytes += u64::from(item.length);
             if let Some(bucket) = &mut tag.bucket {
@@ -261,8 +274,7 @@ impl Accounting {
     fn count(&mut self, item: &SendItem, outcome: Outcome) {
         let (messages, bytes) = (u64::from(item.count), u64::from(item.length));
         self.stats.total.count(outcome, messages, bytes);
-        if item.tag != NO_TAG {
-            let tag = &mut self.tags[item.tag.index()];
+        if let Some(tag) = self.tag_of(item) {
             tag.live -= 1;
             tag.counters.count(outcome, messages, bytes);
         }
@@ -273,12 +285,12 @@ impl Accounting {
 
     /// Returns every place where messages of the tag may be, oldest first.
     pub(in crate::session) fn places(&self, slot: TagSlot) -> impl Iterator<Item = Place> {
-        self.tags.get(slot.index()).into_iter().flat_map(|tag| tag.places.iter().copied())
+        self.held_tag(slot).into_iter().flat_map(|tag| tag.places.iter().copied())
     }
 
     /// Returns the same as [`Accounting::places`] and empties the list.
     pub(in crate::session) fn take_places(&mut self, slot: TagSlot) -> VecDeque<Place> {
-        self.tags.get_mut(slot.index()).map(|tag| std::mem::take(&mut tag.places)).unwrap_or_default()
+        self.held_tag_mut(slot).map(|tag| std::mem::take(&mut tag.places)).unwrap_or_default()
     }
 
     /// Removes the earliest deadline if it has passed, and returns its message's place.

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 
 use super::fragments::FragmentList;
+use crate::expected::Expected;
 use crate::mutants::{Mutant, planted};
 use crate::wire::{Writer, varint_len};
 
@@ -44,6 +45,9 @@ struct Pending {
     kept: u64,
     parts: FragmentList,
 }
+
+/// What is written and not acknowledged.
+const UNACKED: &str = "bytes to be sent";
 
 impl BytesOut {
     /// Returns the bytes written and not acknowledged.
@@ -239,11 +243,15 @@ impl BytesOut {
     }
 
     pub(in crate::session) fn copy(&self, offset: u64, len: usize, out: &mut Writer<'_>) {
-        let Some(Pending { chunks, .. }) = self.pending.as_deref() else { return };
+        if len == 0 {
+            // It is the end alone, of a stream whose bytes may all be acknowledged.
+            return;
+        }
+        let Some(Pending { chunks, .. }) = self.pending.as_deref().expected(UNACKED) else { return };
         let mut index = chunks.partition_point(|(at, bytes)| at + bytes.len() as u64 <= offset);
         let (mut offset, mut left) = (offset, len);
         while left > 0 {
-            let Some((at, bytes)) = chunks.get(index) else { return };
+            let Some((at, bytes)) = chunks.get(index).expected(UNACKED) else { return };
             let from = (offset - at) as usize;
             let take = left.min(bytes.len() - from);
             out.bytes(&bytes[from..from + take]);

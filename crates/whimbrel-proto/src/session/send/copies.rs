@@ -8,6 +8,7 @@ use super::resend::Resend;
 use super::retransmit::Want;
 use super::send_item::PRESSED;
 use crate::Time;
+use crate::expected::Expected;
 use crate::session::message::Carried;
 use crate::session::state::Session;
 use crate::wire::Writer;
@@ -35,7 +36,7 @@ impl Session {
     ) -> Pressed {
         let mut pressed = Pressed::default();
         let Carried::Run { key, first, count } = *carried else { return pressed };
-        let Some(domain) = self.streams.send_domain(key) else { return pressed };
+        let Some(domain) = self.streams.still_sending_mut(key) else { return pressed };
         let (count_each, following) = match copies {
             Copies::Elsewhere => (1, 0),
             Copies::Following(count) => (count, count),
@@ -70,7 +71,7 @@ impl Session {
     pub(crate) fn is_pressing(&self, carried: &Carried) -> bool {
         let Carried::Run { key, first, count } = *carried else { return false };
         let want = Want::Copy { copied: Copied::Pressing, urgent: self.config.urgent_priority };
-        self.streams.send_domain_ref(key).is_some_and(|domain| {
+        self.streams.still_sending(key).is_some_and(|domain| {
             domain.items_of(first..first + u64::from(count)).any(|item| want.takes(item))
         })
     }
@@ -85,7 +86,7 @@ impl Session {
         let Carried::Run { key, first, count } = *carried else { return };
         let Some(at) = self.retransmit.pressed_runs.iter().position(|run| run == carried) else { return };
         self.retransmit.pressed_runs.remove(at);
-        let domain = self.streams.send_domain_ref(key);
+        let domain = self.streams.still_sending(key);
         let mut items =
             domain.into_iter().flat_map(|domain| domain.items_of(first..first + u64::from(count)));
         if !items.any(|item| item.is_live()) {
@@ -108,9 +109,9 @@ impl Session {
         let unfit = (Some(*of), Flow::Full);
         match *of {
             Carried::Run { key, first, count } => {
-                let Some(stream) = self.streams.by_key(key).map(|stream| stream.id.0) else { return gone };
+                let Some(stream) = self.streams.still(key).map(|stream| stream.id.0) else { return gone };
                 let want = Want::Copy { copied, urgent: self.config.urgent_priority };
-                let Some(domain) = self.streams.send_domain(key) else { return gone };
+                let Some(domain) = self.streams.still_sending_mut(key) else { return gone };
                 let mut again = Resend { domain, accounting: &self.accounting, stream, key, want };
                 let end = first + u64::from(count);
                 let (mut next, flow) = again.write(first..end, out, carried);
@@ -123,8 +124,8 @@ impl Session {
                 ((left > 0).then_some(Carried::Run { key, first: next, count: left }), flow)
             }
             Carried::Fragment { key, number, offset, len } if copied == Copied::All => {
-                let Some(stream) = self.streams.by_key(key).map(|stream| stream.id.0) else { return gone };
-                let Some(domain) = self.streams.send_domain(key) else { return gone };
+                let Some(stream) = self.streams.still(key).map(|stream| stream.id.0) else { return gone };
+                let Some(domain) = self.streams.still_sending_mut(key) else { return gone };
                 let Some(item) = domain.get(number).filter(|item| item.is_live()) else { return gone };
                 let head = head_of(domain, &self.accounting, stream, number, item, offset);
                 let Some(rest) = item.payload.get(offset as usize..) else { return gone };
@@ -143,8 +144,9 @@ impl Session {
                 (None, flow)
             }
             Carried::Bytes { key, offset, len, .. } if copied == Copied::All => {
-                let Some(stream) = self.streams.by_key(key) else { return gone };
-                let Some(half) = stream.content.bytes_out().filter(|half| !half.is_reset()) else {
+                let Some(stream) = self.streams.still(key) else { return gone };
+                let half = stream.content.bytes_out().expected("a byte stream");
+                let Some(half) = half.filter(|half| !half.is_reset()) else {
                     return gone;
                 };
                 let length = bytes_head(half, stream.id.0, offset).len() + usize::from(len) + 1;

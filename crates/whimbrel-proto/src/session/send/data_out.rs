@@ -37,7 +37,7 @@ pub(in crate::session) fn head_of(
     let mut extras = Extras::NONE;
     if begins {
         if item.tag != NO_TAG {
-            extras.tag = accounting.tag_state(item.tag).map(|tag| tag.tag);
+            extras.tag = accounting.held_tag(item.tag).map(|tag| tag.tag);
         }
         extras.priority = item.priority;
         extras.ppid = item.has(PPID).then_some(item.ppid);

@@ -8,10 +8,14 @@ use super::out_blocks::Notice;
 use super::retransmit::Lost;
 use super::send_item::{RELIABLE, SendItem, SendState};
 use crate::Time;
+use crate::expected::Expected;
 use crate::mutants::{Mutant, planted};
 use crate::session::api::is_live;
 use crate::session::message::{Carried, DomainKey, Outcome, SessionEvent};
 use crate::session::state::Session;
+
+/// What is in flight, or was given up and not answered.
+const SENT: &str = "a message that was sent";
 
 impl Session {
     /// Handles the acknowledgement of the packet that carried `item`, even if it was declared lost before.
@@ -30,19 +34,19 @@ impl Session {
             }
             Carried::Bytes { key, offset, len, fin } => self.on_bytes_acked(key, offset, u32::from(len), fin),
             Carried::SkipAck { key, first, count, delivered } => {
-                if let Some(domain) = self.streams.recv_domain(key).filter(|_| !delivered) {
+                if let Some(domain) = self.streams.still_receiving_mut(key).filter(|_| !delivered) {
                     domain.skipped.remove(first, first + u64::from(count));
                 }
             }
             Carried::Reset { key } => {
-                let half = self.streams.by_key_mut(key).and_then(|stream| stream.content.bytes_out_mut());
+                let half = self.streams.still_bytes_out_mut(key);
                 if let Some(half) = half {
                     half.on_reset_acked();
                     self.reap(key.slot);
                 }
             }
             Carried::Stop { key } => {
-                let half = self.streams.by_key_mut(key).and_then(|stream| stream.content.bytes_in_mut());
+                let half = self.streams.still_bytes_in_mut(key);
                 if let Some(half) = half {
                     half.on_stop_acked();
                 }
@@ -67,10 +71,8 @@ impl Session {
             &mut crate::session::send::accounting::Accounting,
         ),
     ) {
-        let Some(stream) = self.streams.by_key_mut(key) else { return };
-        let Some(halves) = stream.content.messages_mut() else { return };
-        let Some(domain) = halves.send.get_mut(key.domain.index()).and_then(|domain| domain.as_deref_mut())
-        else {
+        let Some(stream) = self.streams.still_mut(key) else { return };
+        let Some(domain) = stream.content.sending_mut(key.domain).expected("a domain that sends") else {
             return;
         };
         let was_open = domain.is_open();
@@ -85,9 +87,9 @@ impl Session {
 
     fn on_bytes_acked(&mut self, key: DomainKey, offset: u64, len: u32, fin: bool) {
         let limit = self.config.stream_send_buffer;
-        let Some(stream) = self.streams.by_key_mut(key) else { return };
+        let Some(stream) = self.streams.still_mut(key) else { return };
         let id = stream.id;
-        let Some(half) = stream.content.bytes_out_mut() else { return };
+        let Some(half) = stream.content.bytes_out_mut().expected("a byte stream") else { return };
         let was_done = half.is_done();
         let before = half.kept();
         half.on_acked(offset, len, fin);
@@ -125,7 +127,7 @@ impl Session {
                 self.on_part_lost(key, number, offset, u32::from(len))
             }
             Carried::Bytes { key, offset, len, fin } => {
-                let half = self.streams.by_key_mut(key).and_then(|stream| stream.content.bytes_out_mut());
+                let half = self.streams.still_bytes_out_mut(key);
                 if half.is_some_and(|half| half.on_lost(offset, u32::from(len), fin)) {
                     self.retransmit.lost.push_back(Lost::Bytes { key });
                 }
@@ -161,12 +163,12 @@ impl Session {
     pub fn send_again(&mut self, item: &Carried) {
         match *item {
             Carried::Run { key, first, count } => {
-                let Some(domain) = self.streams.send_domain(key) else { return };
+                let Some(domain) = self.streams.still_sending_mut(key) else { return };
                 let (mut number, end) = (first.max(domain.numbers().start), first + u64::from(count));
                 while number < end {
-                    let Some(domain) = self.streams.send_domain(key) else { return };
+                    let Some(domain) = self.streams.still_sending_mut(key) else { return };
                     let split = domain.has_parts(number);
-                    let Some(item) = domain.get_mut(number) else { return };
+                    let Some(item) = domain.get_mut(number).expected(SENT) else { return };
                     number = item.end();
                     // A message with two copies in flight needs no third.
                     if !split && item.state == SendState::Flying && item.copies == 1 && item.has(RELIABLE) {
@@ -176,7 +178,7 @@ impl Session {
                 }
             }
             Carried::Fragment { key, number, .. } => {
-                let domain = self.streams.send_domain_ref(key);
+                let domain = self.streams.still_sending(key);
                 if domain.and_then(|domain| domain.get(number)).is_some_and(|item| item.has(RELIABLE)) {
                     self.on_lost(Time::ZERO, item);
                 }
@@ -187,23 +189,23 @@ impl Session {
     }
 
     fn on_run_lost(&mut self, key: DomainKey, numbers: Range<u64>) {
-        let resolved = self.streams.send_domain_ref(key).map_or(0, |domain| domain.numbers().start);
+        let resolved = self.streams.still_sending(key).map_or(0, |domain| domain.numbers().start);
         let mut number = numbers.start.max(resolved);
         while number < numbers.end {
-            let Some(domain) = self.streams.send_domain(key) else { return };
-            let Some(index) = domain.index(number) else { return };
+            let Some(domain) = self.streams.still_sending_mut(key) else { return };
+            let Some(index) = domain.index(number).expected(SENT) else { return };
             number = domain.at(index).map_or(numbers.end, SendItem::end);
             self.on_copy_lost(key, index);
         }
     }
 
     fn on_copy_lost(&mut self, key: DomainKey, index: usize) {
-        let Some(domain) = self.streams.send_domain(key) else { return };
-        let Some(first) = domain.at(index).map(|item| item.first) else { return };
+        let Some(domain) = self.streams.still_sending_mut(key) else { return };
+        let Some(first) = domain.at(index).expected(SENT).map(|item| item.first) else { return };
         if domain.has_parts(first) {
             return;
         }
-        let Some(item) = domain.at_mut(index) else { return };
+        let Some(item) = domain.at_mut(index).expected(SENT) else { return };
         item.copies = item.copies.saturating_sub(1);
         if item.copies > 0 || item.state != SendState::Flying {
             return;
@@ -225,14 +227,15 @@ impl Session {
     }
 
     fn give_up_bundle(&mut self, key: DomainKey, index: usize) {
-        let Some(domain) = self.streams.send_domain(key) else { return };
+        let Some(domain) = self.streams.still_sending_mut(key) else { return };
         domain.give_up_bundle(index, Outcome::Lost);
-        let Some(numbers) = domain.at(index).map(|item| item.first..item.end()) else { return };
+        let Some(item) = domain.at(index).expected(SENT) else { return };
+        let numbers = item.first..item.end();
         self.on_skip_lost(key, numbers);
     }
 
     fn on_part_lost(&mut self, key: DomainKey, number: u64, offset: u64, len: u32) {
-        let Some(domain) = self.streams.send_domain(key) else { return };
+        let Some(domain) = self.streams.still_sending_mut(key) else { return };
         let Some(reliable) = domain.get(number).filter(|item| item.is_live()).map(|item| item.has(RELIABLE))
         else {
             return;
@@ -250,7 +253,7 @@ impl Session {
     }
 
     fn on_skip_lost(&mut self, key: DomainKey, numbers: Range<u64>) {
-        let Some(domain) = self.streams.send_domain_ref(key) else { return };
+        let Some(domain) = self.streams.still_sending(key) else { return };
         for number in numbers {
             if let Some(charge) = domain.charge_given_up(number) {
                 out_blocks::push(&mut self.out_blocks.skips, key, number, 1, charge);
@@ -282,7 +285,7 @@ impl Session {
                 }
                 Place::Sent { .. } if planted(Mutant::LifetimeEndsWhenSent) => {}
                 Place::Sent { key, number } => {
-                    let found = self.streams.send_domain_ref(key).and_then(|domain| domain.get(number));
+                    let found = self.streams.still_sending(key).and_then(|domain| domain.get(number));
                     if found.is_some_and(|item| item.expires <= now) {
                         self.give_up(key, number, Outcome::Expired);
                     }

@@ -6,6 +6,7 @@ use super::lane::{Lane, LaneState};
 use super::retransmit::Repeatable;
 use super::send_item::{DEAD, NO_TAG, SendItem};
 use crate::Time;
+use crate::expected::Expected;
 use crate::session::account::stalls::Whose;
 use crate::session::config::MAX_REPEATABLE;
 use crate::session::message::{Carried, DomainKey, Outcome};
@@ -14,6 +15,11 @@ use crate::session::state::Session;
 use crate::session::stream::WHOLE;
 use crate::wire::data::{self, DataHead, Length};
 use crate::wire::{Writer, varint_len};
+
+/// What a lane's key names.
+const DOMAIN: &str = "the domain of a lane";
+/// What was just looked at.
+const FRONT: &str = "the front message of a lane";
 
 impl Session {
     /// Returns whether [`Session::fill`] would send anything now, apart from repeats.
@@ -138,12 +144,11 @@ impl Session {
                 self.outbox.deactivate(lane, LaneState::Capped(until));
                 return Flow::Go;
             }
-            let Some(stream) = self.streams.by_key(key) else {
+            let Some(stream) = self.streams.still(key) else {
                 self.outbox.deactivate(lane, LaneState::Idle);
                 return Flow::Go;
             };
-            let domain =
-                stream.content.messages().and_then(|halves| halves.send[key.domain.index()].as_ref());
+            let domain = stream.content.sending(key.domain).expected(DOMAIN);
             let spacious = domain.is_some_and(|domain| domain.is_open());
             let credit = stream.send_credit.is_open();
             if !credit || !self.account.sent.is_open() || !spacious {
@@ -165,7 +170,7 @@ impl Session {
             return false;
         }
         let own = self.lane_with(key.slot, key.domain, priority, tag);
-        let Some(item) = self.outbox.pop(lane) else { return false };
+        let Some(item) = self.outbox.pop(lane).expected(FRONT) else { return false };
         let place = Place::Pending { lane: own, seq: self.outbox.next_seq(own) };
         self.accounting.on_moved(&item, place);
         self.outbox.push(now, own, item);
@@ -173,7 +178,7 @@ impl Session {
     }
 
     fn drop_front(&mut self, lane: LaneSlot) {
-        if let Some(item) = self.outbox.pop(lane)
+        if let Some(item) = self.outbox.pop(lane).expected(FRONT)
             && !item.has(DEAD)
         {
             self.accounting.on_dropped(&item, Outcome::Expired);
@@ -194,11 +199,10 @@ impl Session {
         last: bool,
     ) -> Flow {
         let alone = self.outbox.messages() == 1 && last;
-        let Some(stream) = self.streams.by_key_mut(key) else { return Flow::Go };
-        let Some(halves) = stream.content.messages_mut() else { return Flow::Go };
-        let Some(domain) = halves.send[key.domain.index()].as_deref_mut() else { return Flow::Go };
+        let Some(stream) = self.streams.still_mut(key) else { return Flow::Go };
+        let Some(domain) = stream.content.sending_mut(key.domain).expected(DOMAIN) else { return Flow::Go };
         let lane = self.outbox.lane(lane_slot);
-        let Some(front) = lane.front() else { return Flow::Go };
+        let Some(front) = lane.front().expected(FRONT) else { return Flow::Go };
         let number = domain.next();
         let head = head_of(domain, &self.accounting, stream.id.0, number, front, 0);
         let head_len = DataHead { message_length: None, ..head }.len();
@@ -211,7 +215,7 @@ impl Session {
                 return Flow::Full;
             }
             let share = front.first_share();
-            let Some(item) = self.outbox.take(lane_slot, share) else { return Flow::Go };
+            let Some(item) = self.outbox.take(lane_slot, share).expected(FRONT) else { return Flow::Go };
             self.account.sent.charge(item.charge());
             stream.send_credit.charge(item.charge());
             self.accounting.on_begun(&item, key, number);
@@ -237,7 +241,7 @@ impl Session {
             let to_end = alone || head_len + length + varint_len(length as u64) >= left;
             let bounded = if to_end { Length::ToEnd } else { Length::Bytes(length) };
             let share = front.first_share();
-            let Some(mut item) = self.outbox.take(lane_slot, share) else { return Flow::Go };
+            let Some(mut item) = self.outbox.take(lane_slot, share).expected(FRONT) else { return Flow::Go };
             DataHead { flags: head.flags | data::END, message_length: None, ..head }.write(out, bounded);
             out.bytes(&item.payload);
             item.copies = 1;
@@ -268,7 +272,7 @@ impl Session {
                 break;
             }
             item.write(share, out);
-            let Some(mut item) = self.outbox.take(lane_slot, share) else { break };
+            let Some(mut item) = self.outbox.take(lane_slot, share).expected(FRONT) else { break };
             item.copies = 1;
             session.charge(item.charge());
             stream.charge(item.charge());
@@ -307,13 +311,13 @@ impl Session {
         carried: &mut Vec<Carried>,
     ) -> Flow {
         let key = self.outbox.lane(lane).key;
-        let Some(stream) = self.streams.by_key_mut(key) else {
+        let Some(stream) = self.streams.still_mut(key) else {
             self.outbox.lane_mut(lane).partial = None;
             return Flow::Go;
         };
         let id = stream.id.0;
-        let domain =
-            stream.content.messages_mut().and_then(|halves| halves.send[key.domain.index()].as_deref_mut());
+        let domain = stream.content.sending_mut(key.domain).expected(DOMAIN);
+        // The message may have been given up since it was begun.
         let sent = domain.and_then(|domain| {
             let offset = domain.parts_mut(number)?.sent();
             let length = domain.get(number).filter(|item| item.is_live()).map_or(0, |item| item.length);
@@ -323,14 +327,14 @@ impl Session {
             self.outbox.lane_mut(lane).partial = None;
             return Flow::Go;
         };
-        let Some(item) = domain.get(number) else { return Flow::Go };
+        let Some(item) = domain.get(number).expected("a message in parts") else { return Flow::Go };
         let head = head_of(domain, &self.accounting, id, number, item, offset);
         let rest = &item.payload[offset as usize..];
         let (taken, flow) = write_part(head, rest, rest.len(), length, out);
         if taken == 0 {
             return Flow::Full;
         }
-        if let Some(parts) = domain.parts_mut(number) {
+        if let Some(parts) = domain.parts_mut(number).expected("the list of a message's parts") {
             parts.on_sent(u32::from(taken));
         }
         carried.push(Carried::Fragment { key, number, offset, len: taken });
@@ -355,8 +359,8 @@ impl Session {
         carried: &mut Vec<Carried>,
     ) -> Flow {
         let key = self.outbox.lane(lane).key;
-        while let Some(stream) = self.streams.by_key_mut(key) {
-            let Some(half) = stream.content.bytes_out_mut() else { break };
+        while let Some(stream) = self.streams.still_mut(key) {
+            let Some(half) = stream.content.bytes_out_mut().expected("a byte stream") else { break };
             let unsent = half.unsent();
             if unsent == 0 && !half.fin_due() {
                 break;
@@ -391,7 +395,7 @@ impl Session {
     fn close_byte_lane(&mut self, lane: LaneSlot) {
         let Lane { key, bytes: true, state: LaneState::Idle, .. } = *self.outbox.lane(lane) else { return };
         self.outbox.close(lane);
-        if let Some(stream) = self.streams.by_key_mut(key) {
+        if let Some(stream) = self.streams.still_mut(key) {
             stream.lanes = Vec::new();
         }
     }

@@ -1,6 +1,7 @@
 //! Writing blocks other than DATA.
 
 use super::out_blocks::Notice;
+use crate::expected::Expected;
 use crate::session::message::Carried;
 use crate::session::state::Session;
 use crate::wire::Writer;
@@ -30,29 +31,32 @@ impl Session {
                 carried.push(Carried::MaxStreams);
             }
             Notice::MaxStreamData(key) => {
-                let Some(stream) = self.streams.by_key_mut(key) else { return };
+                let Some(stream) = self.streams.still_mut(key) else { return };
                 let Some(limit) = stream.recv_credit.grant() else { return };
                 Grant::StreamData { stream: stream.id.0, limit }.write(out);
                 carried.push(Carried::MaxStreamData { key });
                 self.account.grant_delay.on_sent(self.clock, key);
             }
             Notice::Reset(key) => {
-                let Some(stream) = self.streams.by_key(key) else { return };
-                let reset = stream.content.bytes_out().and_then(|bytes| bytes.reset_notice());
+                let Some(stream) = self.streams.still(key) else { return };
+                let reset = stream
+                    .content
+                    .bytes_out()
+                    .expected("a byte stream")
+                    .and_then(|bytes| bytes.reset_notice());
                 let Some((code, final_size)) = reset else { return };
                 StreamEnd::Reset { stream: stream.id.0, code, final_size }.write(out);
                 carried.push(Carried::Reset { key });
             }
             Notice::Stop(key) => {
-                let Some(stream) = self.streams.by_key(key) else { return };
-                let Some(code) = stream.content.bytes_in().and_then(|bytes| bytes.stop_notice()) else {
-                    return;
-                };
+                let Some(stream) = self.streams.still(key) else { return };
+                let half = stream.content.bytes_in().expected("a byte stream");
+                let Some(code) = half.and_then(|half| half.stop_notice()) else { return };
                 StreamEnd::Stop { stream: stream.id.0, code }.write(out);
                 carried.push(Carried::Stop { key });
             }
             Notice::End(key) => {
-                let Some(stream) = self.streams.by_key(key) else { return };
+                let Some(stream) = self.streams.still(key) else { return };
                 StreamEnd::End { stream: stream.id.0, final_size: stream.send_credit.used() }.write(out);
                 carried.push(Carried::End { key });
             }

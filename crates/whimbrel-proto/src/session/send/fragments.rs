@@ -3,6 +3,7 @@
 #[path = "../snapshot/fragments.rs"]
 mod snapshot;
 
+use crate::expected::Expected;
 use std::collections::VecDeque;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,9 +110,9 @@ impl FragmentList {
 
     /// Records that the first `len` bytes of the fragment from [`Self::peek_lost`] are sent again.
     pub(in crate::session) fn resend(&mut self, len: u32) {
-        let Some(offset) = self.lost.pop_front() else { return };
+        let Some(offset) = self.lost.pop_front().expected("a lost fragment") else { return };
         let index = self.index(offset);
-        let Some(fragment) = self.fragments.get_mut(index) else { return };
+        let Some(fragment) = self.fragments.get_mut(index).expected("a lost fragment") else { return };
         let rest = fragment.len.saturating_sub(len);
         fragment.state = FragmentState::Flying;
         if rest > 0 {

@@ -84,8 +84,8 @@ impl OutBlocks {
 /// Returns the bits that name the domain on the wire.
 pub(in crate::session) fn bits(stream: &Stream, key: DomainKey) -> u8 {
     const BITS: [u8; 4] = [0x08, 0x0c, 0x00, 0x04];
-    let halves = stream.content.messages();
-    let own = halves.and_then(|halves| halves.send.get(key.domain.index())?.as_deref());
+    // Nothing may have been sent in a domain in which something was received.
+    let own = stream.content.sending(key.domain);
     own.map_or(BITS[key.domain.index() & 3], |domain: &SendDomain| domain.bits)
 }
 
@@ -98,7 +98,7 @@ fn fill_kind(
 ) {
     let valued = kind != block::TAKEN;
     while let Some((key, range)) = ranges.front().copied() {
-        let Some(stream) = streams.by_key(key) else {
+        let Some(stream) = streams.still(key) else {
             ranges.pop_front();
             continue;
         };

@@ -9,14 +9,18 @@ use super::retransmit::{Lost, Repeatable, Want};
 use super::send_item::{SendItem, SendState};
 use super::sending::SendDomain;
 use crate::Time;
+use crate::expected::Expected;
 use crate::session::message::{Carried, DomainKey};
 use crate::session::state::Session;
 use crate::wire::data::{self, DataHead, Length};
 use crate::wire::{Writer, varint_len};
 
+/// What is in flight, or was given up and not answered.
+const SENT: &str = "a message that was sent";
+
 impl Session {
     pub(in crate::session) fn repeats_any(&self, entry: &Repeatable, want: Want) -> bool {
-        self.streams.send_domain_ref(entry.key).is_some_and(|domain| {
+        self.streams.still_sending(entry.key).is_some_and(|domain| {
             domain.items_of(entry.first..entry.first + u64::from(entry.count)).any(|item| want.takes(item))
         })
     }
@@ -52,8 +56,8 @@ impl Session {
         room: usize,
     ) -> Flow {
         let end = first + count;
-        let Some(stream) = self.streams.by_key(key).map(|stream| stream.id.0) else { return Flow::Go };
-        let Some(domain) = self.streams.send_domain(key) else { return Flow::Go };
+        let Some(stream) = self.streams.still(key).map(|stream| stream.id.0) else { return Flow::Go };
+        let Some(domain) = self.streams.still_sending_mut(key) else { return Flow::Go };
         let mut again = Resend { domain, accounting: &self.accounting, stream, key, want: Want::Lost };
         let before = carried.len();
         let (next, flow) = again.write(first..end, out, carried);
@@ -67,7 +71,7 @@ impl Session {
         }
         self.retransmit.lost[0] = Lost::Run { key, first: next, count: end - next };
         // It does not fit. If packets have become smaller since, it is sent in parts.
-        let domain = self.streams.send_domain_ref(key);
+        let domain = self.streams.still_sending(key);
         // The packet may also have become full before a message that is no longer lost.
         let is_lost =
             domain.and_then(|domain| domain.get(next)).is_some_and(|item| item.state == SendState::Lost);
@@ -77,10 +81,10 @@ impl Session {
         let too_long = is_lost && length > 0 && length as usize + 32 > room;
         if too_long
             && let Some((index, share)) = index.zip(share)
-            && let Some(domain) = self.streams.send_domain(key)
+            && let Some(domain) = self.streams.still_sending_mut(key)
         {
             domain.cut(index, share);
-            if let Some(item) = domain.at_mut(index) {
+            if let Some(item) = domain.at_mut(index).expected("the message that was cut") {
                 item.state = SendState::Flying;
             }
             domain.split(next).begin_lost(length);
@@ -100,8 +104,8 @@ impl Session {
         out: &mut Writer<'_>,
         carried: &mut Vec<Carried>,
     ) -> Flow {
-        let Some(stream) = self.streams.by_key(key).map(|stream| stream.id.0) else { return Flow::Go };
-        let Some(domain) = self.streams.send_domain(key) else { return Flow::Go };
+        let Some(stream) = self.streams.still(key).map(|stream| stream.id.0) else { return Flow::Go };
+        let Some(domain) = self.streams.still_sending_mut(key) else { return Flow::Go };
         loop {
             let Some((offset, len)) = domain.parts_mut(number).and_then(|parts| parts.peek_lost()) else {
                 return Flow::Go;
@@ -115,7 +119,7 @@ impl Session {
             }
             carried.push(Carried::Fragment { key, number, offset, len: taken });
             self.accounting.stats.retransmitted += 1;
-            if let Some(parts) = domain.parts_mut(number) {
+            if let Some(parts) = domain.parts_mut(number).expected("the list of a message's parts") {
                 parts.resend(u32::from(taken));
             }
             if flow == Flow::Full {
@@ -132,9 +136,10 @@ impl Session {
         carried: &mut Vec<Carried>,
     ) -> Flow {
         let _ = now;
-        let Some(stream) = self.streams.by_key_mut(key) else { return Flow::Go };
+        let Some(stream) = self.streams.still_mut(key) else { return Flow::Go };
         let id = stream.id.0;
-        let Some(half) = stream.content.bytes_out_mut().filter(|half| !half.is_reset()) else {
+        let half = stream.content.bytes_out_mut().expected("a byte stream");
+        let Some(half) = half.filter(|half| !half.is_reset()) else {
             return Flow::Go;
         };
         loop {
@@ -210,8 +215,8 @@ impl Session {
                 end += u64::from(next.count);
                 entries.next();
             }
-            let Some(stream) = self.streams.by_key(entry.key).map(|stream| stream.id.0) else { continue };
-            let Some(domain) = self.streams.send_domain(entry.key) else { continue };
+            let Some(stream) = self.streams.still(entry.key).map(|stream| stream.id.0) else { continue };
+            let Some(domain) = self.streams.still_sending_mut(entry.key) else { continue };
             let mut again = Resend { domain, accounting: &self.accounting, stream, key: entry.key, want };
             let (_, flow) = again.write(entry.first..end, out, carried);
             if flow == Flow::Full {
@@ -256,8 +261,8 @@ impl Resend<'_> {
     ) -> (u64, Flow) {
         let mut number = numbers.start.max(self.domain.numbers().start);
         while number < numbers.end {
-            let Some(index) = self.domain.index(number) else { break };
-            let Some(item) = self.domain.at(index) else { break };
+            let Some(index) = self.domain.index(number).expected(SENT) else { break };
+            let Some(item) = self.domain.at(index).expected(SENT) else { break };
             let first = item.first;
             if !self.takes(item) {
                 number = item.end();
@@ -269,7 +274,7 @@ impl Resend<'_> {
             }
             let mut count = 0;
             for sent in index..index + items {
-                if let Some(item) = self.domain.at_mut(sent) {
+                if let Some(item) = self.domain.at_mut(sent).expected(SENT) {
                     item.repeats += u8::from(item.state == SendState::Flying);
                     item.state = SendState::Flying;
                     item.copies = item.copies.saturating_add(1);
@@ -288,7 +293,7 @@ impl Resend<'_> {
     /// Writes a run, or one message, from the item at `index` on. Returns how many items were written, 0 if not even
     /// one message fits. A bundle that does not fit whole is cut.
     fn write_run(&mut self, index: usize, end: u64, out: &mut Writer<'_>) -> (usize, Flow) {
-        let Some(front) = self.domain.at(index) else { return (0, Flow::Go) };
+        let Some(front) = self.domain.at(index).expected(SENT) else { return (0, Flow::Go) };
         let mut head = head_of(self.domain, self.accounting, self.stream, front.first, front, 0);
         head.message_length = None;
         head.flags |= data::END;
@@ -315,7 +320,7 @@ impl Resend<'_> {
         head.flags |= data::MANY;
         head.write(out, Length::Bytes(size));
         for at in index..index + items {
-            if let Some(item) = self.domain.at(at) {
+            if let Some(item) = self.domain.at(at).expected(SENT) {
                 item.write(item.whole(), out);
             }
         }
@@ -329,7 +334,8 @@ impl Resend<'_> {
         left: usize,
         out: &mut Writer<'_>,
     ) -> (usize, Flow) {
-        let Some(share) = self.domain.at(index).map(SendItem::first_share) else { return (0, Flow::Go) };
+        let Some(front) = self.domain.at(index).expected(SENT) else { return (0, Flow::Go) };
+        let share = front.first_share();
         let length = share.length as usize;
         if head.len() + length > left {
             return (0, Flow::Full);
@@ -337,7 +343,7 @@ impl Resend<'_> {
         self.domain.cut(index, share);
         let to_end = head.len() + length + varint_len(length as u64) >= left;
         head.write(out, if to_end { Length::ToEnd } else { Length::Bytes(length) });
-        if let Some(item) = self.domain.at(index) {
+        if let Some(item) = self.domain.at(index).expected(SENT) {
             out.bytes(&item.payload);
         }
         (1, if to_end { Flow::Full } else { Flow::Go })

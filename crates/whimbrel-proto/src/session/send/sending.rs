@@ -9,6 +9,7 @@ use std::ops::Range;
 use super::accounting::Accounting;
 use super::fragments::FragmentList;
 use super::send_item::{CONFIRM, PARTED, RELIABLE, SendItem, SendState, Share, TRACKED};
+use crate::expected::Expected;
 use crate::session::config::{MAX_SPAN, MESSAGE_CHARGE};
 use crate::session::message::{DomainKey, Outcome};
 use crate::session::receive::late::Answer;
@@ -373,7 +374,7 @@ impl SendDomain {
 
     /// Splits an item so that these messages form an item of their own.
     fn single_out(&mut self, numbers: Range<u64>) {
-        let Some(mut index) = self.index(numbers.start) else { return };
+        let Some(mut index) = self.index(numbers.start).expected("a live message") else { return };
         let item = &self.items[index];
         let before = (numbers.start - item.first) as u32;
         if before > 0 {

@@ -6,6 +6,7 @@ mod snapshot;
 use std::collections::BTreeMap;
 
 use super::out_blocks::bits;
+use crate::expected::Expected;
 use crate::session::account::held::of_map;
 use crate::session::message::{Carried, DomainKey};
 use crate::session::receive::scattered::Scattered;
@@ -55,9 +56,9 @@ impl SkipAnswers {
     ) {
         while let Some(mut entry) = self.asked.first_entry() {
             let key = *entry.key();
-            let stream = streams.by_key(key);
-            let state =
-                stream.and_then(|stream| stream.content.messages()?.recv.get(key.domain.index())?.as_deref());
+            let stream = streams.still(key);
+            let state = stream
+                .and_then(|stream| stream.content.receiving(key.domain).expected("a domain that receives"));
             let Some((stream, state)) = stream.zip(state) else {
                 self.ranges -= entry.remove().len();
                 continue;

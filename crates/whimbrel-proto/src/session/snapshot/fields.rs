@@ -156,8 +156,7 @@ impl Session {
         out.list(self.incoming.received_tags.all(), |out, ((stream, tag), (messages, bytes))| {
             [*stream, *tag, *messages, *bytes].into_iter().for_each(|value| out.int(value));
         });
-        let streams: Vec<StreamSlot> =
-            self.streams.slots().filter(|slot| self.streams.at(*slot).is_some()).collect();
+        let streams: Vec<StreamSlot> = self.streams.open().map(|(slot, _)| slot).collect();
         out.list(streams.into_iter(), |out, slot| self.save_stream(slot, out));
         out.list(self.incoming.inbox.messages().iter(), |out, message| message.save(out));
         let outcomes: Vec<(MessageId, Outcome)> = self
@@ -176,7 +175,7 @@ impl Session {
     }
 
     fn save_stream(&self, slot: StreamSlot, out: &mut Out<'_>) {
-        let Some(stream) = self.streams.at(slot) else { return };
+        let Some(stream) = self.streams.held(slot) else { return };
         out.int(stream.id.0);
         out.byte(match stream.kind() {
             None => 0,
@@ -320,7 +319,7 @@ impl Session {
             return Err(BROKEN);
         }
         if let Some((out, into)) = bytes_out.zip(bytes_in)
-            && let Some(stream) = self.streams.at_mut(slot)
+            && let Some(stream) = self.streams.held_mut(slot)
         {
             self.account.buffered.adjust(0, out.kept());
             stream.content = Content::bytes(out, into);
@@ -352,7 +351,7 @@ impl Session {
 
     /// Returns the message halves of a stream that is being loaded. Only a stream of messages may have what goes there.
     fn message_halves(&mut self, slot: StreamSlot) -> Loaded<&mut MessageHalves> {
-        self.streams.at_mut(slot).and_then(|stream| stream.content.messages_mut()).ok_or(BROKEN)
+        self.streams.held_mut(slot).and_then(|stream| stream.content.messages_mut()).ok_or(BROKEN)
     }
 
     fn load_sending(&mut self, input: &mut In, slot: StreamSlot, domain: Domain) -> Loaded<()> {
@@ -413,7 +412,7 @@ impl Session {
         } else {
             domain.index() < Domain::ALL.len() && !is_bytes
         };
-        let Some(stream) = self.streams.at(slot).filter(|_| fits) else { return Err(BROKEN) };
+        let Some(stream) = self.streams.held(slot).filter(|_| fits) else { return Err(BROKEN) };
         if !bytes {
             let halves = stream.content.messages().ok_or(BROKEN)?;
             let sending = halves.send[domain.index()].as_deref().ok_or(BROKEN)?;
@@ -422,7 +421,7 @@ impl Session {
             }
         }
         let lane = self.outbox.open(key, priority, if tag == NO_TAG { NO_TAG } else { tag }, bytes);
-        if let Some(stream) = self.streams.at_mut(slot) {
+        if let Some(stream) = self.streams.held_mut(slot) {
             stream.lanes.push(lane);
         }
         for item in items {
@@ -441,6 +440,9 @@ impl Session {
     /// told what it does not know.
     pub(super) fn wake_up(&mut self, now: Time) {
         for slot in self.streams.slots() {
+            if self.streams.if_taken(slot).is_none() {
+                continue;
+            }
             for domain in Domain::ALL {
                 self.resume_domain(self.streams.key(slot, domain));
                 self.list_gap(slot, domain);
@@ -449,12 +451,8 @@ impl Session {
         }
         self.clock = now;
         self.out_blocks.notify(Notice::MaxStreams);
-        let claimed: usize = self
-            .streams
-            .slots()
-            .filter_map(|slot| self.streams.at(slot))
-            .filter_map(|stream| Some(stream.content.messages()?.inbox.len()))
-            .sum();
+        let claimed: usize =
+            self.streams.open().filter_map(|(_, stream)| Some(stream.content.messages()?.inbox.len())).sum();
         self.accounting.stats.unread = (self.incoming.inbox.len() + claimed) as u64;
         if !self.incoming.inbox.is_empty() {
             self.incoming.readable_told = true;
@@ -463,7 +461,9 @@ impl Session {
     }
 
     fn resume_domain(&mut self, key: DomainKey) {
-        let Some(domain) = self.streams.send_domain_ref(key) else { return };
+        // Nothing may have been sent in the domain.
+        let stream = self.streams.still(key);
+        let Some(domain) = stream.and_then(|stream| stream.content.sending(key.domain)) else { return };
         let live: Vec<_> = domain
             .items()
             .filter(|item| item.is_live())
@@ -473,12 +473,12 @@ impl Session {
         let parts = domain.lost_parts();
         for (number, count, state, reliable) in live {
             if !reliable && count > 1 {
-                let Some(domain) = self.streams.send_domain(key) else { return };
+                let Some(domain) = self.streams.still_sending_mut(key) else { return };
                 if let Some(index) = domain.index(number) {
                     domain.give_up_bundle(index, Outcome::Lost);
                 }
                 let given_up =
-                    self.streams.send_domain_ref(key).map(SendDomain::unanswered).unwrap_or_default();
+                    self.streams.still_sending(key).map(SendDomain::unanswered).unwrap_or_default();
                 for (number, charge) in given_up
                     .into_iter()
                     .filter(|(given_up, _)| (number..number + u64::from(count)).contains(given_up))
@@ -497,7 +497,7 @@ impl Session {
 
     fn resume_stream(&mut self, now: Time, slot: StreamSlot) {
         let key = self.streams.key(slot, WHOLE);
-        let Some(stream) = self.streams.at_mut(slot) else { return };
+        let Some(stream) = self.streams.held_mut(slot) else { return };
         let (id, kind) = (stream.id, stream.kind());
         let unread = stream.content.messages().is_some_and(|halves| !halves.inbox.is_empty());
         let (mut readable, mut lost, mut new) = (stream.claimed && (stream.ended_in || unread), false, false);
@@ -529,8 +529,10 @@ impl Session {
             self.tell_readable(slot);
         }
         self.check_end(slot);
-        self.reap(slot);
-        self.on_quiet(slot);
+        match kind {
+            Some(StreamKind::Messages) => self.on_quiet(slot),
+            Some(StreamKind::Bytes) | None => self.reap(slot),
+        }
     }
 
     /// Returns which side this end is.
@@ -555,15 +557,14 @@ impl Session {
     /// Returns the bytes kept while the session waits: queued, sent and not acknowledged, and received and not read,
     /// including parts and messages out of turn.
     pub(crate) fn kept_bytes(&self) -> u64 {
-        let streams = self.streams.slots().filter_map(|slot| self.streams.at(slot));
-        let of_streams: u64 = streams.map(Stream::kept_bytes).sum();
+        let of_streams: u64 = self.streams.open().map(|(_, stream)| stream.kept_bytes()).sum();
         self.outbox.bytes() + self.account.received.unread() + of_streams
     }
 
     /// Returns those of the kept bytes that this end sends.
     pub(crate) fn outgoing_bytes(&self) -> u64 {
-        let streams = self.streams.slots().filter_map(|slot| self.streams.at(slot));
-        self.outbox.bytes() + streams.map(|stream| stream.content.outgoing_bytes()).sum::<u64>()
+        let of_streams: u64 = self.streams.open().map(|(_, stream)| stream.content.outgoing_bytes()).sum();
+        self.outbox.bytes() + of_streams
     }
 
     /// Returns the open byte streams, sorted by id.
@@ -582,7 +583,7 @@ impl Session {
     }
 
     fn streams_where(&self, wanted: impl Fn(&Stream) -> bool) -> Vec<StreamId> {
-        let open = self.streams.slots().filter_map(|slot| self.streams.at(slot));
+        let open = self.streams.open().map(|(_, stream)| stream);
         let mut ids: Vec<_> = open.filter(|stream| wanted(stream)).map(|stream| stream.id).collect();
         ids.sort_unstable();
         ids
@@ -593,9 +594,7 @@ impl Session {
         for message in messages.rev() {
             let charge = message.payload.len() as u64 + MESSAGE_CHARGE;
             self.account.received.take_back(charge);
-            if let Some(slot) = self.streams.find(message.stream)
-                && let Some(stream) = self.streams.at_mut(slot)
-            {
+            if let Some(stream) = self.streams.look_mut(message.stream) {
                 stream.recv_credit.take_back(charge);
             }
             self.accounting.stats.unread += 1;
