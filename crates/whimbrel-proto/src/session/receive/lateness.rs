@@ -26,8 +26,9 @@ impl Session {
         let forgotten = if unsaid { None } else { self.out_blocks.verdicts.add(key, number, whole) };
         if let Some(oldest) = forgotten {
             self.on_verdict_over(&oldest);
-            if let Some(state) = self.recv_state(oldest.key.slot, oldest.key.domain).filter(|_| !oldest.whole)
-            {
+            // The stream may be over, and another in its slot.
+            let state = self.streams.still_receiving_mut(oldest.key);
+            if let Some(state) = state.filter(|_| !oldest.whole) {
                 oldest.numbers.for_each(|number| state.forget(number));
             }
         }
