@@ -43,6 +43,9 @@ fn pair(name: &str, permits: &str, forward: &str, between: impl FnOnce(&str) -> 
         "--allow",
         &format!("{key}={permits}"),
     ]));
+    if far.listening.is_empty() {
+        panic!("the far proxy does not listen: {:?}", far.end());
+    }
     let control = homes[0].file("near.sock").display().to_string();
     let (near, said) = Running::saying(
         whimbrel(&homes[0]).args([
@@ -478,4 +481,23 @@ fn rules_decide_and_are_read_again() {
     assert_eq!(explained(&["udp", "a.b:1"]), "carried to far: no rule matches\n");
     running.signal("-TERM");
     assert_eq!(running.end().0, Some(0));
+}
+
+#[test]
+fn a_killed_proxy_resets_what_it_carried() {
+    let (pair, listener, port) = open("proxy-killed");
+    let server = serve(&listener, |mut tcp| while tcp.write_all(&[7; 1_000]).is_ok() {});
+    let (mut tcp, _) = pair.socks("127.0.0.1", port);
+    tcp.read_exact(&mut [0; 5_000]).unwrap();
+    pair.near.signal("-KILL");
+    let ended = loop {
+        match tcp.read(&mut [0; 65_536]) {
+            Ok(0) => break None,
+            Ok(_) => {}
+            Err(error) => break Some(error.kind()),
+        }
+    };
+    assert_eq!(ended, Some(ErrorKind::ConnectionReset), "a part does not look like the whole");
+    drop(pair);
+    server.join().unwrap();
 }
