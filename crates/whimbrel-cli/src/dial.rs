@@ -94,7 +94,7 @@ pub(crate) struct ListenArgs {
     #[arg(long)]
     pub(crate) show_key: bool,
     /// Accept connections from this public key only. May be repeated; others get no answer [default: any key].
-    #[arg(long, value_name = "KEY")]
+    #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
     pub(crate) allow: Vec<PublicKey>,
     /// Whether clients get tickets, and early data of clients with a ticket is delivered at once.
     #[arg(skip)]
@@ -198,6 +198,19 @@ mod tests {
     struct Line {
         #[command(flatten)]
         dial: DialArgs,
+    }
+
+    #[derive(Parser)]
+    struct Listen {
+        #[command(flatten)]
+        listen: ListenArgs,
+    }
+
+    #[test]
+    fn a_key_may_begin_with_a_hyphen() {
+        let key = format!("-{}", "A".repeat(42));
+        let listen = Listen::try_parse_from(["whimbrel", "--allow", &key]).unwrap().listen;
+        assert_eq!(listen.allow[0].to_string(), key);
     }
 
     #[test]

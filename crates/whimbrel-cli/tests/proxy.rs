@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use common::{Home, Running, assert_fails, whimbrel};
-use socket2::SockRef;
+use socket2::{Domain, SockRef, Socket, Type};
 
 /// Longer than anything takes on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -43,6 +43,9 @@ fn pair(name: &str, permits: &str, forward: &str, between: impl FnOnce(&str) -> 
         "--allow",
         &format!("{key}={permits}"),
     ]));
+    if far.listening.is_empty() {
+        panic!("the far proxy does not listen: {:?}", far.end());
+    }
     let control = homes[0].file("near.sock").display().to_string();
     let (near, said) = Running::saying(
         whimbrel(&homes[0]).args([
@@ -234,13 +237,17 @@ fn fin_and_rst_are_what_they_are_without_a_proxy() {
 
 #[test]
 fn a_program_is_told_why_there_is_no_connection() {
-    let (pair, listener, port) = open("proxy-refused");
+    // A port that is taken and refuses: one that was set free could be another test's by now.
+    let refusing = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    refusing.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+    let port = refusing.local_addr().unwrap().as_socket().unwrap().port();
+    let pair =
+        pair("proxy-refused", &format!("127.0.0.1:{port}"), &format!("127.0.0.1:{port}"), str::to_owned);
     let other = TcpListener::bind("127.0.0.1:0").unwrap();
     let not_permitted = other.local_addr().unwrap().port();
     // RFC 1928 section 6: 2 is not allowed by ruleset, 4 host unreachable, 5 refused.
     assert_eq!(pair.socks("127.0.0.1", not_permitted).1, 2, "not permitted");
     assert_eq!(pair.socks("no-such-name.invalid", port).1, 4, "no such name");
-    drop(listener);
     assert_eq!(pair.socks("127.0.0.1", port).1, 5, "nobody listens");
     let mut tcp = dial(pair.connect);
     write!(tcp, "CONNECT 127.0.0.1:{not_permitted} HTTP/1.1\r\n\r\n").unwrap();
@@ -478,4 +485,23 @@ fn rules_decide_and_are_read_again() {
     assert_eq!(explained(&["udp", "a.b:1"]), "carried to far: no rule matches\n");
     running.signal("-TERM");
     assert_eq!(running.end().0, Some(0));
+}
+
+#[test]
+fn a_killed_proxy_resets_what_it_carried() {
+    let (pair, listener, port) = open("proxy-killed");
+    let server = serve(&listener, |mut tcp| while tcp.write_all(&[7; 1_000]).is_ok() {});
+    let (mut tcp, _) = pair.socks("127.0.0.1", port);
+    tcp.read_exact(&mut [0; 5_000]).unwrap();
+    pair.near.signal("-KILL");
+    let ended = loop {
+        match tcp.read(&mut [0; 65_536]) {
+            Ok(0) => break None,
+            Ok(_) => {}
+            Err(error) => break Some(error.kind()),
+        }
+    };
+    assert_eq!(ended, Some(ErrorKind::ConnectionReset), "a part does not look like the whole");
+    drop(pair);
+    server.join().unwrap();
 }

@@ -58,6 +58,7 @@ impl std::fmt::Display for News {
 #[derive(Debug)]
 pub struct Proxy {
     settings: Settings,
+    endpoint: Endpoint,
     peers: Arc<BTreeMap<PublicKey, Peer>>,
     flows: Flows,
     ingress: Option<Ingress>,
@@ -99,6 +100,7 @@ impl Proxy {
         }
         let mut proxy = Self {
             settings: settings.clone(),
+            endpoint: endpoint.clone(),
             peers: Arc::new(peers),
             flows,
             ingress: None,
@@ -134,24 +136,39 @@ impl Proxy {
 
     /// Applies what can change while the proxy runs: what peers may open. It holds for new flows. Returns what has
     /// changed, and what needs a restart.
-    pub fn reload(&mut self, new: Settings) -> String {
+    pub fn reload(&mut self, new: &Settings) -> String {
         let mut said = Vec::new();
-        for wanted in &new.peers {
-            let Some(peer) = wanted.key().ok().and_then(|key| self.peers.get(&key)) else { continue };
-            let permits = Permits::new(wanted.may_open.iter().cloned());
+        for (key, peer) in &*self.peers {
+            let wanted = new.peers.iter().find(|wanted| wanted.key().is_ok_and(|wanted| wanted == *key));
+            let permits = wanted.map(|wanted| wanted.may_open.clone()).unwrap_or_default();
+            let (permits, name) = (Permits::new(permits), &peer.context().peer);
             if *peer.context().permits() != permits {
                 peer.context().set_permits(permits);
-                said.push(format!("{} may open something else", peer.context().peer));
+                said.push(format!("{name} may open something else"));
+            }
+            if self.settings.listen.is_some() {
+                match wanted {
+                    Some(_) => self.endpoint.allow(*key),
+                    None if self.endpoint.revoke(key) > 0 => said.push(format!("{name} is let in no more")),
+                    None => {}
+                }
             }
         }
         if let Some(ingress) = self.ingress.as_ref().filter(|_| self.settings.rules != new.rules) {
-            // The settings were checked.
-            ingress.set_rules(Rules::new(new.rules.clone()).unwrap_or_default());
-            said.push("rules changed, for new flows".to_owned());
+            match ingress.lacks(&new.rules) {
+                // Carried to another peer, flows would go where nobody wants them.
+                Some(peer) => {
+                    said.push(format!("the rules stay as they were, since the peer {peer} needs a restart"))
+                }
+                None => {
+                    // The settings were checked.
+                    ingress.set_rules(Rules::new(new.rules.clone()).unwrap_or_default());
+                    self.settings.rules.clone_from(&new.rules);
+                    said.push("rules changed, for new flows".to_owned());
+                }
+            }
         }
-        let restart = self.settings.differences(&new);
-        self.settings.peers.clone_from(&new.peers);
-        self.settings.rules = new.rules;
+        let restart = self.settings.differences(new);
         if !restart.is_empty() {
             said.push(format!("a restart is needed for {}", restart.join(", ")));
         }

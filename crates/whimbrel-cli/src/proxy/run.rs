@@ -14,6 +14,9 @@ use crate::monitor;
 use crate::output::{note, print_line};
 use crate::process::{RuntimeOptions, STOP_PATIENCE};
 
+/// The most sessions of one peer. It needs one; more are of a peer that was restarted.
+const MOST_SESSIONS: usize = 16;
+
 /// Runs a proxy until Ctrl-C or SIGTERM.
 ///
 /// With --listen, the first line of output is `listening whimbrel://KEY@HOST:PORT`; give that URL to --peer at the
@@ -85,6 +88,7 @@ impl RunCommand {
         let mut admitted = listen.config;
         admitted.allow = Some(settings.keys());
         admitted.protocols = vec![PROTOCOL.into()];
+        admitted.max_per_key = admitted.max_per_key.min(MOST_SESSIONS);
         let mut options = ListenOptions::new(config.listen(Some(admitted))).key(path);
         (options.address, options.psk) = (listen.address, listen.psk);
         let Listening { endpoint, url } = options.listen(note).await?;
@@ -98,6 +102,6 @@ impl RunCommand {
             );
         }
         let settings = self.sources.read().map_err(|misused| misused.0)?;
-        Ok(proxy.reload(settings))
+        Ok(proxy.reload(&settings))
     }
 }

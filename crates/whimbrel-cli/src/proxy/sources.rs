@@ -35,7 +35,7 @@ pub(super) struct Sources {
     /// Let the peer with this key open these targets from here: KEY=NETWORK:PORTS, also several with commas, and names
     /// such as *.example.org:443. Networks do not include this host itself unless they name it, such as
     /// 127.0.0.1:22. May be repeated.
-    #[arg(long, value_name = "KEY=TARGETS")]
+    #[arg(long, value_name = "KEY=TARGETS", allow_hyphen_values = true)]
     allow: Vec<Allowed>,
     /// Our own key file. It is made if it is missing [default: ~/.config/whimbrel/key].
     #[arg(long, value_name = "FILE")]
@@ -83,5 +83,26 @@ impl Sources {
         self.monitor.apply(&mut settings.service);
         settings.check().map_err(|error| Misused(format!("{error}")))?;
         Ok(settings)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        sources: Sources,
+    }
+
+    #[test]
+    fn a_key_may_begin_with_a_hyphen() {
+        let key = format!("-{}", "A".repeat(42));
+        let line = ["whimbrel", "--listen", "127.0.0.1:0", "--allow", &format!("{key}=10.0.0.0/8:22")];
+        let settings = Line::try_parse_from(line).unwrap().sources.read().unwrap();
+        assert_eq!(settings.peers[0].key().unwrap().to_string(), key);
     }
 }

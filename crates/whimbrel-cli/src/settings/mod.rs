@@ -2,7 +2,7 @@
 
 mod check;
 #[cfg(test)]
-mod example;
+mod example_tests;
 mod file;
 mod reload;
 mod sources;

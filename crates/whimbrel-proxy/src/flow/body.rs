@@ -80,6 +80,11 @@ impl<P: Program, C: Channel> Flow<P, C> {
         (self.sent, self.received)
     }
 
+    /// Returns whether the peer can be reached now.
+    pub fn is_reachable(&self) -> bool {
+        self.channel.is_reachable()
+    }
+
     /// Returns whether one direction has ended and the other has not.
     pub fn is_half_closed(&self) -> bool {
         (self.out_state == Direction::Done) != (self.back_state == Direction::Done)

@@ -51,6 +51,11 @@ pub trait Channel {
     /// Ready once the peer reads no more.
     fn poll_stopped(&mut self, cx: &mut Context<'_>) -> Poll<Broken>;
 
+    /// Returns whether the peer can be reached now. A flow that waits for it is not idle.
+    fn is_reachable(&self) -> bool {
+        true
+    }
+
     /// Ends the direction to the peer. What was written before is delivered.
     fn finish(&mut self);
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::net::TcpStream;
 
-use crate::policy::{Action, Decision, Key, Protocol, Rules};
+use crate::policy::{Action, Decision, Key, Protocol, Rule, Rules};
 use crate::protocol::{Answer, Manner, Opening, Target};
 use crate::relay::{DirectFlow, Flows, Limits, Opened, Peer, Refused};
 
@@ -68,10 +68,17 @@ impl Ingress {
         &self.0.flows
     }
 
-    /// Returns the peer that a decision names.
+    /// Returns the peer that a decision names. The settings were checked, so it exists.
     pub(super) fn peer(&self, decision: &Decision) -> &Peer {
         let named = decision.peer.as_ref().and_then(|name| self.0.peers.get(name.as_str()));
+        debug_assert!(decision.peer.is_none() || named.is_some(), "a rule names a peer that is not there");
         named.unwrap_or(&self.0.first)
+    }
+
+    /// Returns the name of a peer that these rules name and that is not there.
+    pub(crate) fn lacks<'a>(&self, rules: &'a [Rule]) -> Option<&'a str> {
+        let names = rules.iter().filter_map(|rule| rule.peer.as_deref());
+        names.into_iter().find(|name| !self.0.peers.contains_key(*name))
     }
 
     /// Opens a flow as the rules say, and waits for its peer if that is absent. `first` was read from the program

@@ -94,7 +94,7 @@ impl Association<'_> {
                         self.on_datagram(&buffer[..length], from).await;
                     }
                 }
-                Some((remote, payload)) = replies.recv() => self.reply(&remote, &payload).await,
+                Some(reply) = replies.recv() => self.reply(&reply).await,
                 read = tcp.read(&mut nothing) => {
                     if !matches!(read, Ok(1..)) {
                         break;
@@ -158,8 +158,13 @@ impl Association<'_> {
         decision
     }
 
-    async fn reply(&mut self, remote: &Target, payload: &[u8]) {
+    async fn reply(&mut self, Reply { peer, from: remote, payload }: &Reply) {
         let Some(client) = self.client else { return };
+        // What the program reaches over one peer, no other may answer for.
+        let other = self.remotes.get(remote).map(|decision| &self.ingress.peer(decision).context().peer);
+        if other.is_some_and(|other| other != peer) {
+            return;
+        }
         let from = match &remote.host {
             Host::Ip(ip) => TargetAddr::Ip((*ip, remote.port).into()),
             Host::Name(name) => TargetAddr::Domain(name.to_string(), remote.port),

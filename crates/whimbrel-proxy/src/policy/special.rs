@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use ipnet::IpNet;
 
 /// Networks that a wider one does not include: this host, its link, cloud metadata, groups and broadcast (RFC 6890).
-const SPECIAL: [&str; 10] = [
+const SPECIAL: [&str; 16] = [
     "0.0.0.0/8",
     "127.0.0.0/8",
     "169.254.0.0/16",
@@ -15,8 +15,15 @@ const SPECIAL: [&str; 10] = [
     "::1/128",
     "fe80::/10",
     "ff00::/8",
-    // The metadata service of a large cloud.
+    "fec0::/10",
+    "192.0.0.0/24",
+    // Hosts translate these to whatever their network says (RFC 8215).
+    "64:ff9b:1::/48",
+    // Metadata services of clouds, beside those on the link.
+    "100.100.100.200/32",
+    "168.63.129.16/32",
     "fd00:ec2::254/128",
+    "fd20:ce::254/128",
 ];
 
 fn networks() -> impl Iterator<Item = IpNet> {
@@ -54,7 +61,9 @@ fn embedded(ip: IpAddr) -> IpAddr {
     };
     match [a, b, c, d, e, f] {
         [0, 0, 0, 0, 0, 0] if v6 != Ipv6Addr::LOCALHOST && v6 != Ipv6Addr::UNSPECIFIED => of(g, h),
-        [0x64, 0xff9b, 0, 0, 0, 0] => of(g, h),
+        [0x64, 0xff9b, 0, 0, 0, 0] | [0, 0, 0, 0, 0xffff, 0] => of(g, h),
+        // ISATAP (RFC 5214).
+        [.., 0 | 0x200, 0x5efe] => of(g, h),
         [0x2002, ..] => of(b, c),
         _ => ip,
     }
@@ -87,6 +96,11 @@ mod tests {
             "::127.0.0.1",
             "64:ff9b::7f00:1",
             "2002:7f00:1::",
+            "fd20:ce::254",
+            "64:ff9b:1::7f00:1",
+            "::ffff:0:7f00:1",
+            "2001:db8::5efe:7f00:1",
+            "fec0::1",
         ] {
             assert!(!has("::/0", special), "{special}");
         }

@@ -5,7 +5,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
 use tokio::io::AsyncWrite;
-use whimbrel::{Stream, StreamIoError, StreamReader, StreamWriter};
+use whimbrel::{Mocket, PathState, PathStats, Stream, StreamIoError, StreamReader, StreamWriter};
 
 use crate::flow::{Broken, Channel};
 use crate::protocol::codes;
@@ -17,14 +17,16 @@ const PIECES: usize = 64;
 /// A byte stream of a session.
 #[derive(Debug)]
 pub(crate) struct StreamChannel {
+    mocket: Mocket,
     reader: StreamReader,
     writer: StreamWriter,
 }
 
-impl From<Stream> for StreamChannel {
-    fn from(stream: Stream) -> Self {
+impl StreamChannel {
+    /// A stream of this session.
+    pub(crate) fn new(mocket: Mocket, stream: Stream) -> Self {
         let (reader, writer) = stream.into_split();
-        Self { reader, writer }
+        Self { mocket, reader, writer }
     }
 }
 
@@ -67,6 +69,11 @@ impl Channel for StreamChannel {
             Ok(None) => Poll::Pending,
             Err(error) => Poll::Ready(broken(&error)),
         }
+    }
+
+    fn is_reachable(&self) -> bool {
+        let works = |path: &PathStats| matches!(path.state, PathState::Active | PathState::Standby);
+        self.mocket.paths().iter().any(works)
     }
 
     fn finish(&mut self) {

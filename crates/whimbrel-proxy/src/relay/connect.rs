@@ -4,9 +4,11 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use tokio::net::{TcpStream, lookup_host};
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
 use super::limits::Limits;
+use super::session::SessionContext;
 use crate::policy::Permits;
 use crate::protocol::{Host, Outcome, Target};
 
@@ -39,25 +41,35 @@ async fn addresses(target: &Target, allowed: impl Fn(IpAddr) -> bool) -> Result<
 }
 
 /// Connects to a target on behalf of a peer.
-pub(super) async fn connect_for(
-    target: &Target,
-    permits: &Permits,
-    limits: &Limits,
-) -> Result<TcpStream, Outcome> {
+pub(super) async fn connect_for(target: &Target, context: &SessionContext) -> Result<TcpStream, Outcome> {
+    let permits = context.permits();
     if !permits.may_look_up(target.port) {
         return Err(Outcome::Denied);
     }
-    connect(target, |ip| permits.allow(&target.host, ip, target.port), limits).await
+    let allowed = |ip| permits.allow(&target.host, ip, target.port);
+    let turn = match &target.host {
+        Host::Name(_) => Some(&*context.shares.look_ups),
+        Host::Ip(_) => None,
+    };
+    connect(target, allowed, turn, &context.limits).await
 }
 
-/// Connects to an address of a target that is allowed.
+/// Connects to an address of a target that is allowed. A name waits for its turn among `look_ups`.
 pub(super) async fn connect(
     target: &Target,
     allowed: impl Fn(IpAddr) -> bool,
+    look_ups: Option<&Semaphore>,
     limits: &Limits,
 ) -> Result<TcpStream, Outcome> {
     let deadline = Instant::now() + limits.connect_timeout;
-    let found = timeout_at(deadline, addresses(target, allowed)).await.unwrap_or(Err(Outcome::TimedOut))?;
+    let looked_up = async {
+        let _turn = match look_ups {
+            Some(look_ups) => look_ups.acquire().await.ok(),
+            None => None,
+        };
+        addresses(target, allowed).await
+    };
+    let found = timeout_at(deadline, looked_up).await.unwrap_or(Err(Outcome::TimedOut))?;
     let tried = &found[..found.len().min(MOST_TRIED)];
     let mut outcome = Outcome::Failed;
     for (at, address) in tried.iter().enumerate() {

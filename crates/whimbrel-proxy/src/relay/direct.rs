@@ -79,7 +79,7 @@ impl DirectFlow {
             FlowRecord::new(Protocol::Tcp, "direct".into()).to(target).of(Some(source)).by_rule(rule);
         let running = flows.add(record, limits.max_flows).ok_or(Refused::Limit)?;
         // The program could connect by itself: nothing is opened that it could not open.
-        let tcp = connect(target, |_| true, limits).await.map_err(Refused::Direct)?;
+        let tcp = connect(target, |_| true, None, limits).await.map_err(Refused::Direct)?;
         Ok(Self { tcp, running })
     }
 

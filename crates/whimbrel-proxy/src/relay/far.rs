@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tokio::sync::Semaphore;
-use whimbrel::Stream;
+use whimbrel::{Mocket, Stream};
 
 use super::channel::StreamChannel;
 use super::connect::connect_for;
@@ -19,21 +18,13 @@ use crate::protocol::{Answer, Opening, Outcome, codes};
 /// What a peer has open at this end.
 #[derive(Debug)]
 pub(super) struct FarEnd {
+    mocket: Mocket,
     context: Arc<SessionContext>,
-    /// Flows that may still be opened.
-    flows: Arc<Semaphore>,
-    /// Connections that may still be made at the same time.
-    connecting: Semaphore,
 }
 
 impl FarEnd {
-    pub(super) fn new(context: Arc<SessionContext>) -> Self {
-        let limits = &context.limits;
-        Self {
-            flows: Arc::new(Semaphore::new(limits.max_flows_per_peer)),
-            connecting: Semaphore::new(limits.max_connecting_per_peer),
-            context,
-        }
+    pub(super) fn new(mocket: Mocket, context: Arc<SessionContext>) -> Self {
+        Self { mocket, context }
     }
 
     /// Serves a stream that the peer has opened. Returns where it went, and how it ended or why it was refused.
@@ -57,7 +48,7 @@ impl FarEnd {
                     return;
                 }
                 Ok((socket, running, _permit)) => {
-                    let flow = Flow::new(socket, StreamChannel::from(stream));
+                    let flow = Flow::new(socket, StreamChannel::new(self.mocket.clone(), stream));
                     let ended = hand_over(flow, &running.record, &self.context.limits).await;
                     self.context.note_ended(&running.record, ended);
                     ended
@@ -72,15 +63,20 @@ impl FarEnd {
         opening: &Opening,
     ) -> Result<(Socket, super::record::Running, tokio::sync::OwnedSemaphorePermit), Outcome> {
         let context = &self.context;
-        let permit = Arc::clone(&self.flows).try_acquire_owned().map_err(|_| Outcome::Limit)?;
+        let permit = Arc::clone(&context.shares.flows).try_acquire_owned().map_err(|_| Outcome::Limit)?;
         let record = FlowRecord::new(Protocol::Tcp, Arc::clone(&context.peer))
             .by_peer()
             .to(&opening.target)
             .of(opening.source);
         let running = context.flows.add(record, context.limits.max_flows).ok_or(Outcome::Limit)?;
-        let connected = {
-            let _turn = self.connecting.acquire().await.map_err(|_| Outcome::Failed)?;
-            connect_for(&opening.target, &context.permits(), &context.limits).await
+        let connected = async {
+            let _turn = context.shares.connecting.acquire().await.map_err(|_| Outcome::Failed)?;
+            connect_for(&opening.target, context).await
+        };
+        let connected = tokio::select! {
+            connected = connected => connected,
+            // The peer has given up, so nobody needs the connection.
+            _ = stream.writer().stopped() => Err(Outcome::Failed),
         };
         let tcp = connected?;
         if let Some(priority) = opening.manner.priority {

@@ -26,12 +26,13 @@ pub(super) async fn hand_over<C: Channel>(
         let limit = if flow.is_half_closed() { limits.tcp_half_closed_idle } else { limits.tcp_idle };
         let (now, bytes) = (Instant::now(), flow.bytes());
         record.set(bytes.0, bytes.1);
-        if bytes != before {
+        // In an outage a flow waits; it is not idle.
+        if bytes != before || !flow.is_reachable() {
             (before, active) = (bytes, now);
         } else if now.duration_since(active) >= limit {
             return flow.give_up(codes::IDLE);
         }
-        let look = if active == now { now + LOOK.min(limit) } else { active + limit };
+        let look = (now + LOOK).min(active + limit);
         let ended = tokio::time::timeout_at(look, poll_fn(|cx| flow.poll(cx))).await;
         if let Ok(ended) = ended {
             let (to_peer, from_peer) = flow.bytes();

@@ -11,6 +11,7 @@ mod near;
 mod peer;
 mod record;
 mod session;
+mod shares;
 mod socket;
 mod totals;
 mod udp;

@@ -62,6 +62,7 @@ fn direct(outcome: Outcome) -> &'static str {
 /// A flow whose far end is connected, or will be: see [`Opened::answer`].
 #[derive(Debug)]
 pub struct Opened {
+    mocket: Mocket,
     stream: Stream,
     running: Running,
 }
@@ -74,7 +75,7 @@ impl Opened {
         if let Some(priority) = opening.manner.priority {
             stream.set_priority(priority);
         }
-        Ok(Self { stream, running })
+        Ok(Self { mocket: mocket.clone(), stream, running })
     }
 
     /// Sends bytes before the answer is there. They ride with the opening.
@@ -116,8 +117,8 @@ impl Opened {
 
     /// Hands on bytes until the flow ends. `first` was read from the program already.
     pub async fn run(self, tcp: TcpStream, first: Bytes, limits: &Limits) -> Ended {
-        let Self { stream, running } = self;
-        let channel = StreamChannel::from(stream);
+        let Self { mocket, stream, running } = self;
+        let channel = StreamChannel::new(mocket, stream);
         hand_over(Flow::new(Socket::new(tcp, first), channel), &running.record, limits).await
     }
 }

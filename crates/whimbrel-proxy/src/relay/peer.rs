@@ -33,14 +33,16 @@ pub struct Peer(Arc<Inner>);
 struct Inner {
     context: Arc<SessionContext>,
     programs: Arc<Programs>,
-    current: watch::Sender<(Option<Arc<Session>>, PeerState)>,
+    /// The sessions that live, the newest last.
+    current: watch::Sender<(Vec<Arc<Session>>, PeerState)>,
 }
 
 impl Peer {
     /// A peer without a session.
     pub fn new(context: SessionContext) -> Self {
-        let (current, _) = watch::channel((None, PeerState::Absent));
-        Self(Arc::new(Inner { context: Arc::new(context), programs: Arc::default(), current }))
+        let (current, _) = watch::channel((Vec::new(), PeerState::Absent));
+        let programs = Arc::new(Programs::new(&context.peer));
+        Self(Arc::new(Inner { context: Arc::new(context), programs, current }))
     }
 
     /// What holds for this peer.
@@ -58,30 +60,32 @@ impl Peer {
         self.0.current.borrow().1.clone()
     }
 
-    /// Returns the session, if there is one.
+    /// Returns the newest session, if there is one.
     pub fn session(&self) -> Option<Arc<Session>> {
-        self.0.current.borrow().0.clone()
+        self.0.current.borrow().0.last().cloned()
     }
 
     /// Waits for a session, at most so long.
     pub async fn session_within(&self, limit: Duration) -> Option<Arc<Session>> {
         let mut watching = self.0.current.subscribe();
-        let there = timeout(limit, watching.wait_for(|(session, _)| session.is_some())).await;
-        there.ok()?.ok()?.0.clone()
+        let there = timeout(limit, watching.wait_for(|(sessions, _)| !sessions.is_empty())).await;
+        there.ok()?.ok()?.0.last().cloned()
     }
 
-    /// Uses this session until it is over. A newer one takes its place.
+    /// Uses this session until it is over. New flows go to the newest one.
     pub async fn attend(&self, mocket: Mocket) {
         let session = Session::new(mocket, Arc::clone(&self.0.context), Arc::clone(&self.0.programs));
-        self.0.current.send_replace((Some(Arc::clone(&session)), PeerState::Connected));
+        self.0.current.send_modify(|(sessions, state)| {
+            sessions.push(Arc::clone(&session));
+            *state = PeerState::Connected;
+        });
         let reason = Arc::clone(&session).serve().await;
         self.0.context.note("session ended", serde_json::json!({ "why": reason.to_string() }));
-        self.0.current.send_if_modified(|(current, state)| {
-            let is_ours = current.as_ref().is_some_and(|current| Arc::ptr_eq(current, &session));
-            if is_ours {
-                (*current, *state) = (None, PeerState::Failed(reason.to_string()));
+        self.0.current.send_modify(|(sessions, state)| {
+            sessions.retain(|other| !Arc::ptr_eq(other, &session));
+            if sessions.is_empty() {
+                *state = PeerState::Failed(reason.to_string());
             }
-            is_ours
         });
     }
 
@@ -98,7 +102,7 @@ impl Peer {
                 }
                 Err(error) => {
                     let failed = PeerState::Failed(error.to_string());
-                    if self.state() != failed {
+                    if self.session().is_none() && self.state() != failed {
                         tell(&failed);
                         self.0.current.send_modify(|(_, state)| *state = failed);
                     }

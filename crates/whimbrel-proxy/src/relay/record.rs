@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -107,6 +107,8 @@ struct Table {
     running: Mutex<BTreeMap<u64, Arc<FlowRecord>>>,
     /// Sums over all flows; of those that run, only that they were opened.
     totals: Mutex<Totals>,
+    /// Whether no flow is added any more.
+    is_draining: AtomicBool,
     opened: AtomicU64,
     refused: AtomicU64,
 }
@@ -123,7 +125,7 @@ impl Flows {
     /// Adds a flow, unless there are `most` already.
     pub(crate) fn add(&self, record: FlowRecord, most: usize) -> Option<Running> {
         let mut running = self.0.running.lock().unwrap_or_else(PoisonError::into_inner);
-        if running.len() >= most {
+        if running.len() >= most || self.0.is_draining.load(Ordering::Relaxed) {
             drop(running);
             self.refuse();
             return None;
@@ -163,9 +165,14 @@ impl Flows {
         self.0.totals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until no flow runs.
+    /// Adds no more flows, and waits until no TCP flow runs. UDP programs have no end to wait for.
     pub(crate) async fn drained(&self) {
-        while self.counts().0 > 0 {
+        self.0.is_draining.store(true, Ordering::Relaxed);
+        let runs = || {
+            let running = self.0.running.lock().unwrap_or_else(PoisonError::into_inner);
+            running.values().any(|record| record.protocol == Protocol::Tcp)
+        };
+        while runs() {
             tokio::time::sleep(LOOK).await;
         }
     }

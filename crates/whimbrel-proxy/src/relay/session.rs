@@ -10,6 +10,7 @@ use super::far::FarEnd;
 use super::limits::Limits;
 use super::near::{Opened, Refused};
 use super::record::{FlowRecord, Flows};
+use super::shares::Shares;
 use super::udp::{FarPrograms, Outgoing, Programs};
 use crate::flow::Ended;
 use crate::policy::{Permits, Protocol};
@@ -23,6 +24,7 @@ pub struct SessionContext {
     permits: RwLock<Arc<Permits>>,
     pub(crate) limits: Arc<Limits>,
     pub(crate) flows: Flows,
+    pub(super) shares: Shares,
     activity: Option<ActivityLog>,
 }
 
@@ -35,7 +37,8 @@ impl SessionContext {
         flows: Flows,
         activity: Option<ActivityLog>,
     ) -> Self {
-        Self { peer: peer.into(), permits: RwLock::new(Arc::new(permits)), limits, flows, activity }
+        let (permits, shares) = (RwLock::new(Arc::new(permits)), Shares::new(&limits));
+        Self { peer: peer.into(), permits, limits, flows, shares, activity }
     }
 
     /// Returns what the peer may open.
@@ -122,7 +125,7 @@ impl Session {
 
     /// Serves the peer until the session is over.
     pub async fn serve(self: Arc<Self>) -> CloseReason {
-        let far = Arc::new(FarEnd::new(Arc::clone(&self.context)));
+        let far = Arc::new(FarEnd::new(self.mocket.clone(), Arc::clone(&self.context)));
         let (found, mut look_ups) = mpsc::channel(64);
         let outgoing = Arc::clone(&self.outgoing);
         let mut far_programs = FarPrograms::new(Arc::clone(&self.context), outgoing, found);

@@ -37,6 +37,8 @@ impl Socket {
     pub(crate) fn new(tcp: TcpStream, first: Bytes) -> Self {
         // Delays by the kernel would add to those of the link. An error means that the connection is gone.
         tcp.set_nodelay(true).ok();
+        // Whatever ends this process, a connection that has not ended is reset.
+        SockRef::from(&tcp).set_linger(Some(Duration::ZERO)).ok();
         Self { tcp, first, is_bulk: false }
     }
 
@@ -94,6 +96,7 @@ impl Program for Socket {
 
     fn finish(&mut self) {
         // An error means that the connection is gone, which the next read says, too.
+        SockRef::from(&self.tcp).set_linger(None).ok();
         SockRef::from(&self.tcp).shutdown(std::net::Shutdown::Write).ok();
     }
 

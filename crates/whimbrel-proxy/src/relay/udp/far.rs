@@ -9,7 +9,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use socket2::SockRef;
 use tokio::net::UdpSocket;
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::task::AbortHandle;
 
 use super::outgoing::Outgoing;
@@ -22,6 +22,10 @@ use crate::relay::session::SessionContext;
 
 /// Datagrams that wait for the address of a name.
 const MOST_WAITING: usize = 16;
+/// Their bytes, for all names of a session.
+const MOST_WAITING_BYTES: usize = 1 << 20;
+/// The largest payload of UDP. Nothing longer was a datagram.
+const LONGEST: usize = 65_507;
 /// The largest datagram of UDP.
 const LARGEST: usize = 65_535;
 
@@ -33,6 +37,8 @@ pub(crate) struct FarPrograms {
     found: mpsc::Sender<Found>,
     contexts: HashMap<Context, Entry>,
     programs: HashMap<SocketAddr, FarProgram>,
+    /// Bytes that wait for names.
+    waiting: usize,
 }
 
 /// An address that was looked up.
@@ -68,6 +74,7 @@ struct FarProgram {
     running: Arc<Running>,
     /// How its replies are sent, as its last announcement asked.
     manner: Arc<Mutex<Manner>>,
+    _share: OwnedSemaphorePermit,
     seen: (u64, Instant),
 }
 
@@ -89,7 +96,7 @@ impl FarPrograms {
         outgoing: Arc<Outgoing>,
         found: mpsc::Sender<Found>,
     ) -> Self {
-        Self { context, outgoing, found, contexts: HashMap::new(), programs: HashMap::new() }
+        Self { context, outgoing, found, contexts: HashMap::new(), programs: HashMap::new(), waiting: 0 }
     }
 
     pub(crate) fn on_announced(&mut self, context: Context, announced: Announcement, programs: &Programs) {
@@ -124,13 +131,17 @@ impl FarPrograms {
     }
 
     pub(crate) fn on_datagram(&mut self, context: Context, payload: Bytes, programs: &Programs) {
+        if payload.len() > LONGEST {
+            return;
+        }
         let Some(entry) = self.contexts.get_mut(&context) else {
             return self.refuse(context, Refusal::Unknown);
         };
         entry.used = Instant::now();
         match &mut entry.state {
             State::LookingUp(waiting) => {
-                if waiting.len() < MOST_WAITING {
+                if waiting.len() < MOST_WAITING && self.waiting + payload.len() <= MOST_WAITING_BYTES {
+                    self.waiting += payload.len();
                     waiting.push(payload);
                 }
             }
@@ -153,6 +164,7 @@ impl FarPrograms {
         let State::LookingUp(waiting) = &mut entry.state else { return };
         let (waiting, program, manner) =
             (std::mem::take(waiting), entry.announced.program, entry.announced.manner);
+        self.waiting -= waiting.iter().map(Bytes::len).sum::<usize>();
         match found.address {
             Ok(address) => {
                 entry.state = State::To(address);
@@ -181,7 +193,11 @@ impl FarPrograms {
         for program in gone {
             self.programs.remove(&program);
             self.outgoing.forget(program);
-            self.contexts.retain(|_, entry| entry.announced.program != program || entry.announced.to_program);
+            let of_program =
+                |entry: &Entry| entry.announced.program == program && !entry.announced.to_program;
+            let contexts = self.contexts.iter().filter(|(_, entry)| of_program(entry));
+            let contexts: Vec<_> = contexts.map(|(context, _)| *context).collect();
+            contexts.into_iter().for_each(|context| self.forget(context));
         }
     }
 
@@ -219,9 +235,7 @@ impl FarPrograms {
 
     fn begin(&self, program: SocketAddr) -> Option<FarProgram> {
         let context = &self.context;
-        if self.programs.len() >= context.limits.max_udp_programs {
-            return None;
-        }
+        let share = Arc::clone(&context.shares.udp_programs).try_acquire_owned().ok()?;
         let record = FlowRecord::new(Protocol::Udp, Arc::clone(&context.peer)).by_peer().of(Some(program));
         let running = context.flows.add(record, context.limits.max_flows)?;
         Some(FarProgram {
@@ -229,11 +243,15 @@ impl FarPrograms {
             v6: None,
             running: Arc::new(running),
             manner: Arc::default(),
+            _share: share,
             seen: (0, Instant::now()),
         })
     }
 
     fn look_up(&self, context: Context, remote: Target) -> State {
+        let Ok(turn) = Arc::clone(&self.context.shares.look_ups).try_acquire_owned() else {
+            return State::Refused(Refusal::Limit);
+        };
         let (permits, found): (Arc<Permits>, _) = (self.context.permits(), self.found.clone());
         let limit = self.context.limits.connect_timeout;
         tokio::spawn(async move {
@@ -245,6 +263,7 @@ impl FarPrograms {
                 Ok(Err(Outcome::Denied)) => Err(Refusal::Denied),
                 Ok(Err(_)) | Err(_) => Err(Refusal::Unusable),
             };
+            drop(turn);
             // An error means that the session is over.
             found.send(Found { context, address }).await.ok();
         });
@@ -255,7 +274,13 @@ impl FarPrograms {
     fn make_room(&mut self) {
         let oldest = self.contexts.iter().min_by_key(|(_, entry)| entry.used).map(|(context, _)| *context);
         if let Some(oldest) = oldest {
-            self.contexts.remove(&oldest);
+            self.forget(oldest);
+        }
+    }
+
+    fn forget(&mut self, context: Context) {
+        if let Some(Entry { state: State::LookingUp(waiting), .. }) = self.contexts.remove(&context) {
+            self.waiting -= waiting.iter().map(Bytes::len).sum::<usize>();
         }
     }
 

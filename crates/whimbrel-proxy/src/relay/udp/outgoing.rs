@@ -1,6 +1,7 @@
 //! Datagrams to the peer, and the contexts that this end has announced.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,10 @@ const REST: Duration = Duration::from_secs(5);
 /// The silence after which a context may make room for another.
 const QUIET: Duration = Duration::from_secs(30);
 
+/// The part of all contexts that one program may have.
+const SHARE: usize = 16;
+/// The least time between two searches for contexts that were quiet: they take time, and a flood would cause them.
+const PAUSE: Duration = Duration::from_secs(1);
 /// The most manners whose senders are kept.
 const MOST_MANNERS: usize = 64;
 
@@ -42,7 +47,11 @@ pub(crate) struct Outgoing {
 #[derive(Debug, Default)]
 struct Table {
     next: u64,
+    /// The number of contexts of each program.
+    programs: HashMap<SocketAddr, usize>,
     contexts: HashMap<Arc<Announcement>, Entry>,
+    /// When quiet contexts were last searched for.
+    searched: Option<Instant>,
     numbers: HashMap<u64, Arc<Announcement>>,
 }
 
@@ -102,16 +111,8 @@ impl Outgoing {
     }
 
     /// Forgets the contexts of a program that is gone.
-    pub(crate) fn forget(&self, program: std::net::SocketAddr) {
-        let mut table = self.lock();
-        let Table { contexts, numbers, .. } = &mut *table;
-        contexts.retain(|announcement, entry| {
-            let stays = announcement.program != program;
-            if !stays {
-                numbers.remove(&entry.number);
-            }
-            stays
-        });
+    pub(crate) fn forget(&self, program: SocketAddr) {
+        self.lock().keep(|announcement, _| announcement.program != program);
     }
 
     pub(crate) fn on_refused(&self, context: Context, refusal: Refusal) {
@@ -136,9 +137,13 @@ impl Outgoing {
             }
             return Some((Context(entry.number), before));
         }
-        if table.contexts.len() >= self.most && !table.make_room(now) {
+        // One program, or who sends to it from many ports, takes no more than a share.
+        let of_program = table.programs.get(&announcement.program).copied().unwrap_or(0);
+        let is_full = table.contexts.len() >= self.most || of_program >= (self.most / SHARE).max(1);
+        if is_full && !table.make_room(now, announcement.program, self.most) {
             return None;
         }
+        *table.programs.entry(announcement.program).or_default() += 1;
         let number = table.next;
         table.next += 1;
         let shared = Arc::new(announcement.clone());
@@ -187,17 +192,31 @@ impl Outgoing {
 }
 
 impl Table {
-    /// Forgets contexts that were quiet. False: none was.
-    fn make_room(&mut self, now: Instant) -> bool {
-        let before = self.contexts.len();
-        let Self { contexts, numbers, .. } = self;
-        contexts.retain(|_, entry| {
-            let stays = now.duration_since(entry.used) < QUIET;
-            if !stays {
-                numbers.remove(&entry.number);
+    /// Forgets contexts that were quiet. Returns whether there is room for one more of this program.
+    fn make_room(&mut self, now: Instant, program: SocketAddr, most: usize) -> bool {
+        if self.searched.is_some_and(|last| now.duration_since(last) < PAUSE) {
+            return false;
+        }
+        self.searched = Some(now);
+        self.keep(|_, entry| now.duration_since(entry.used) < QUIET);
+        let of_program = self.programs.get(&program).copied().unwrap_or(0);
+        self.contexts.len() < most && of_program < (most / SHARE).max(1)
+    }
+
+    fn keep(&mut self, stays: impl Fn(&Announcement, &Entry) -> bool) {
+        let Self { contexts, numbers, programs, .. } = self;
+        contexts.retain(|announcement, entry| {
+            if stays(announcement, entry) {
+                return true;
             }
-            stays
+            numbers.remove(&entry.number);
+            if let Some(count) = programs.get_mut(&announcement.program) {
+                *count -= 1;
+                if *count == 0 {
+                    programs.remove(&announcement.program);
+                }
+            }
+            false
         });
-        self.contexts.len() < before
     }
 }

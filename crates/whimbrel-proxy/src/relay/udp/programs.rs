@@ -13,12 +13,22 @@ use crate::protocol::Target;
 /// Datagrams that wait for a program. Further ones are lost, as in a socket's buffer.
 const WAITING: usize = 512;
 
-/// A datagram for a program: where it comes from, and its payload.
-pub(crate) type Reply = (Target, Bytes);
+/// A datagram for a program.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    /// The peer that it came over.
+    pub(crate) peer: Arc<str>,
+    /// Where it comes from, as the peer says.
+    pub(crate) from: Target,
+    pub(crate) payload: Bytes,
+}
 
 /// The UDP programs that use a peer.
-#[derive(Debug, Default)]
-pub struct Programs(Mutex<HashMap<SocketAddr, mpsc::Sender<Reply>>>);
+#[derive(Debug)]
+pub struct Programs {
+    peer: Arc<str>,
+    all: Mutex<HashMap<SocketAddr, mpsc::Sender<Reply>>>,
+}
 
 /// A UDP program that uses a peer. Dropping it takes it out.
 #[derive(Debug)]
@@ -34,6 +44,11 @@ pub(crate) fn replies() -> (mpsc::Sender<Reply>, mpsc::Receiver<Reply>) {
 }
 
 impl Programs {
+    /// Those that use this peer: so far none.
+    pub(crate) fn new(peer: &Arc<str>) -> Self {
+        Self { peer: Arc::clone(peer), all: Mutex::default() }
+    }
+
     /// Adds a program, by the address it sends from. One that was there under this address gets nothing more.
     pub(crate) fn add(self: &Arc<Self>, address: SocketAddr, replies: mpsc::Sender<Reply>) -> Program {
         self.lock().insert(address, replies.clone());
@@ -45,12 +60,12 @@ impl Programs {
         let replies = self.lock().get(&program).cloned();
         if let Some(replies) = replies {
             // A full queue loses the datagram.
-            replies.try_send((from, payload)).ok();
+            replies.try_send(Reply { peer: Arc::clone(&self.peer), from, payload }).ok();
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<SocketAddr, mpsc::Sender<Reply>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

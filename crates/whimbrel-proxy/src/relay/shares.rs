@@ -1,0 +1,35 @@
+//! What all sessions of one peer may take together, so that no peer takes what others need.
+
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
+
+use super::limits::Limits;
+
+/// Names that are looked up for one peer at the same time. The system looks up on threads that all peers share.
+const LOOK_UPS: usize = 16;
+
+/// What is left of a peer's shares.
+#[derive(Debug)]
+pub(super) struct Shares {
+    /// TCP flows that it has opened.
+    pub(super) flows: Arc<Semaphore>,
+    /// Connections that are being made for it.
+    pub(super) connecting: Semaphore,
+    /// Names that are being looked up for it.
+    pub(super) look_ups: Arc<Semaphore>,
+    /// Its UDP programs.
+    pub(super) udp_programs: Arc<Semaphore>,
+}
+
+impl Shares {
+    pub(super) fn new(limits: &Limits) -> Self {
+        let shared = |most| Arc::new(Semaphore::new(most));
+        Self {
+            flows: shared(limits.max_flows_per_peer),
+            connecting: Semaphore::new(limits.max_connecting_per_peer),
+            look_ups: shared(LOOK_UPS),
+            udp_programs: shared(limits.max_udp_programs),
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! What a hostile peer gets from a proxy: what its permits and shares say, and nothing of others.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
+use tokio::time::{sleep, timeout};
+use whimbrel::{Config, Endpoint, Identity, Mocket, new_identity};
+use whimbrel_proxy::protocol::{Announcement, Context, Datagram, Manner, Opening, PROTOCOL};
+use whimbrel_proxy::{News, Proxy, Settings};
+
+/// Longer than anything takes on a slow machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn config(config: Config) -> Config {
+    config.protocol(PROTOCOL.into())
+}
+
+async fn bind(identity: Identity) -> Endpoint {
+    Endpoint::bind(config(Config::listen_as(identity)), "127.0.0.1:0").await.unwrap()
+}
+
+fn url(endpoint: &Endpoint) -> String {
+    format!("whimbrel://{}@{}", endpoint.public_key(), endpoint.local_addr().unwrap())
+}
+
+async fn start(
+    text: &str,
+    endpoint: &Endpoint,
+    tell: impl Fn(News) + Clone + Send + Sync + 'static,
+) -> Proxy {
+    let settings: Settings = whimbrel_service::parse_config("x.toml", text).unwrap();
+    Proxy::start(&settings, endpoint, None, tell).await.unwrap()
+}
+
+async fn dial(key: Identity, to: &Endpoint) -> (Endpoint, Mocket) {
+    let endpoint = Endpoint::bind(config(Config::default().identity(key)), "127.0.0.1:0").await.unwrap();
+    let mocket = endpoint.connect(url(to)).await.unwrap();
+    (endpoint, mocket)
+}
+
+fn opening(target: &str) -> Vec<u8> {
+    Opening { target: target.parse().unwrap(), source: None, manner: Manner::default() }.to_bytes()
+}
+
+/// Opens a flow. Returns the outcome's code.
+async fn open(mocket: &Mocket, target: &str) -> (whimbrel::Stream, u8) {
+    let mut stream = mocket.open_stream_with(opening(target)).await.unwrap();
+    let mut answer = [0; 2];
+    timeout(PATIENCE, stream.read_exact(&mut answer)).await.unwrap().unwrap();
+    let mut address = vec![0; usize::from(answer[0]) - 1];
+    timeout(PATIENCE, stream.read_exact(&mut address)).await.unwrap().unwrap();
+    (stream, answer[1])
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn several_sessions_are_one_peers_share() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let target = listener.local_addr().unwrap().to_string();
+    let key = new_identity();
+    let endpoint = bind(new_identity()).await;
+    let text = format!(
+        "[listen]\n[[peer]]\nkey = '{}'\nmay_open = ['127.0.0.0/8:*']\n[limits]\nmax_flows_per_peer = 3\n",
+        key.public()
+    );
+    let _proxy = start(&text, &endpoint, drop).await;
+    let mut kept = Vec::new();
+    let mut outcomes = Vec::new();
+    for _ in 0..3 {
+        let (near, mocket) = dial(key.clone(), &endpoint).await;
+        for _ in 0..2 {
+            let (stream, outcome) = open(&mocket, &target).await;
+            outcomes.push(outcome);
+            kept.push((near.clone(), stream));
+        }
+    }
+    assert_eq!(outcomes, [0, 0, 0, 7, 7, 7], "7 is the limit");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn look_ups_of_one_peer_are_few_and_no_other_peer_waits_for_them() {
+    let (flooder, victim) = (new_identity(), new_identity());
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let endpoint = bind(new_identity()).await;
+    let text = format!(
+        "[listen]\n[[peer]]\nkey = '{}'\nmay_open = ['127.0.0.0/8:53']\n[[peer]]\nkey = '{}'\nmay_open = ['localhost:*']\n",
+        flooder.public(),
+        victim.public()
+    );
+    let _proxy = start(&text, &endpoint, drop).await;
+    let (_one, flood) = dial(flooder, &endpoint).await;
+    let (_other, mocket) = dial(victim, &endpoint).await;
+    let alive = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let before = alive();
+    let sender = flood.sender().unsequenced().build();
+    for at in 0..3_000 {
+        let announcement = Announcement {
+            program: "127.0.0.1:1000".parse().unwrap(),
+            remote: format!("n{at}.no-such-name.invalid:53").parse().unwrap(),
+            to_program: false,
+            manner: Manner::default(),
+        };
+        sender.send(Datagram::Announcement(Context(at), announcement).to_bytes()).await.unwrap();
+        if at % 500 == 499 {
+            assert!(alive() < before + 40, "{before} tasks before, {} now", alive());
+        }
+    }
+    assert_eq!(open(&mocket, &format!("localhost:{port}")).await.1, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_end_of_a_newer_session_leaves_the_older_one_in_use() {
+    let peer = bind(new_identity()).await;
+    let endpoint = bind(new_identity()).await;
+    let proxy = start(&format!("[listen]\n[[peer]]\nurl = '{}'\n", url(&peer)), &endpoint, drop).await;
+    let older = peer.accept().await.unwrap();
+    let newer = peer.connect(url(&endpoint)).await.unwrap();
+    sleep(Duration::from_millis(300)).await;
+    newer.close(0, "bye").await;
+    sleep(Duration::from_millis(300)).await;
+    assert_eq!(proxy.status().shown()["peers"][0]["state"], "connected");
+    assert!(!older.is_closed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_peer_answers_for_no_remote_that_is_reached_over_another() {
+    let peers = [bind(new_identity()).await, bind(new_identity()).await];
+    let text = format!(
+        "[in]\nsocks = '127.0.0.1:0'\n[[peer]]\nname = 'video'\nurl = '{}'\n[[peer]]\nname = 'bank'\nurl = '{}'\n[[rule]]\n\
+         name = 'r'\nto = ['10.0.0.53:53']\npeer = 'bank'\n",
+        url(&peers[0]),
+        url(&peers[1])
+    );
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let endpoint = Endpoint::bind(config(Config::default()), "127.0.0.1:0").await.unwrap();
+    let _proxy = start(&text, &endpoint, move |news| drop(tell.send(news))).await;
+    let socks = loop {
+        if let News::Serves(_, address) = told.recv().await.unwrap() {
+            break address;
+        }
+    };
+    let (video, bank) = (peers[0].accept().await.unwrap(), peers[1].accept().await.unwrap());
+    let mut tcp = TcpStream::connect(socks).await.unwrap();
+    tcp.write_all(&[5, 1, 0]).await.unwrap();
+    tcp.read_exact(&mut [0; 2]).await.unwrap();
+    tcp.write_all(&[5, 3, 0, 1, 0, 0, 0, 0, 0, 0]).await.unwrap();
+    let mut reply = [0; 10];
+    tcp.read_exact(&mut reply).await.unwrap();
+    let relay = ("127.0.0.1", u16::from_be_bytes([reply[8], reply[9]]));
+    let program = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    for ip in [[10, 0, 0, 9], [10, 0, 0, 53]] {
+        program.send_to(&[&[0, 0, 0, 1][..], &ip, &[0, 53], b"q"].concat(), relay).await.unwrap();
+    }
+    timeout(PATIENCE, video.recv()).await.unwrap().unwrap();
+    timeout(PATIENCE, bank.recv()).await.unwrap().unwrap();
+    let answer = |text: &'static [u8]| {
+        let announcement = Announcement {
+            program: program.local_addr().unwrap(),
+            remote: "10.0.0.53:53".parse().unwrap(),
+            to_program: true,
+            manner: Manner::default(),
+        };
+        Datagram::Announced(Context(0), announcement, Bytes::from_static(text)).to_bytes()
+    };
+    video.sender().unsequenced().build().send(answer(b"forged")).await.unwrap();
+    sleep(Duration::from_millis(200)).await;
+    bank.sender().unsequenced().build().send(answer(b"genuine")).await.unwrap();
+    let mut buffer = [0; 100];
+    let length = timeout(PATIENCE, program.recv(&mut buffer)).await.unwrap().unwrap();
+    assert_eq!(&buffer[10..length], b"genuine");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flow_that_is_half_closed_and_idle_ends_and_its_figures_are_those_of_now() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let target = listener.local_addr().unwrap().to_string();
+    let key = new_identity();
+    let endpoint = bind(new_identity()).await;
+    let text = format!(
+        "[listen]\n[[peer]]\nkey = '{}'\nmay_open = ['127.0.0.0/8:*']\n[limits]\ntcp_half_closed_idle = '1500ms'\n",
+        key.public()
+    );
+    let proxy = start(&text, &endpoint, drop).await;
+    let (_near, mocket) = dial(key, &endpoint).await;
+    let (mut stream, outcome) = open(&mocket, &target).await;
+    assert_eq!(outcome, 0);
+    let (mut tcp, _) = listener.accept().await.unwrap();
+    stream.write_bytes(Bytes::from(vec![1; 5_000])).await.unwrap();
+    tcp.read_exact(&mut [0; 5_000]).await.unwrap();
+    // Figures are looked at each second.
+    sleep(Duration::from_millis(1_300)).await;
+    assert_eq!(proxy.status().shown()["flows"]["list"][0]["from_peer_bytes"], 5_000);
+    tcp.shutdown().await.unwrap();
+    assert_eq!(timeout(PATIENCE, stream.read_bytes(9)).await.unwrap().unwrap(), None);
+    let began = tokio::time::Instant::now();
+    let reset = timeout(PATIENCE, tcp.read(&mut [0; 9])).await.unwrap();
+    assert_eq!(reset.unwrap_err().kind(), std::io::ErrorKind::ConnectionReset);
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_peer_that_is_taken_out_of_the_file_opens_nothing_more() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let target = listener.local_addr().unwrap().to_string();
+    let keys = [new_identity(), new_identity()];
+    let endpoint = bind(new_identity()).await;
+    let peer = |key: &Identity| format!("[[peer]]\nkey = '{}'\nmay_open = ['127.0.0.0/8:*']\n", key.public());
+    let file = |keys: &[Identity]| format!("[listen]\n{}", keys.iter().map(peer).collect::<String>());
+    let mut proxy = start(&file(&keys), &endpoint, drop).await;
+    let (_one, stays) = dial(keys[0].clone(), &endpoint).await;
+    let (_other, goes) = dial(keys[1].clone(), &endpoint).await;
+    assert_eq!((open(&stays, &target).await.1, open(&goes, &target).await.1), (0, 0));
+    let new: Settings = whimbrel_service::parse_config("x.toml", &file(&keys[..1])).unwrap();
+    let said = proxy.reload(&new);
+    assert!(said.contains("is let in no more"), "{said}");
+    timeout(PATIENCE, goes.closed()).await.unwrap();
+    assert_eq!(open(&stays, &target).await.1, 0);
+    // What needs a restart is said until it has happened.
+    assert!(proxy.reload(&new).contains("restart is needed for peer"));
+}
