@@ -154,7 +154,7 @@ pub fn bytes(text: &str) -> Result<u64, ParseError> {
     scaled(number, *scale).filter(|bytes| *bytes <= MOST).ok_or_else(wrong)
 }
 
-/// Parses bytes that fit into memory, as [`bytes`] does.
+/// Parses bytes that fit into memory, as [`bytes()`] does.
 ///
 /// # Errors
 /// The text is not a size; the message shows a valid one.
@@ -166,7 +166,7 @@ pub fn size(text: &str) -> Result<usize, ParseError> {
     })
 }
 
-/// Formats bytes as [`bytes`] reads them, in the largest unit of which they are a whole number; binary units first.
+/// Formats bytes as [`bytes()`] reads them, in the largest unit of which they are a whole number; binary units first.
 pub fn bytes_text(bytes: u64) -> String {
     let fits = |(_, scale): &&(&str, u64)| bytes > 0 && bytes.is_multiple_of(*scale);
     match SIZES.iter().find(fits) {
