@@ -63,9 +63,14 @@ impl CheckCommand {
     }
 }
 
+/// Reads a file. Options of the command line may complete it.
+fn parse(file: &std::path::Path) -> Result<Settings, Misused> {
+    read_config(file).map_err(|error| Misused(error.to_string()))
+}
+
 /// Reads a file and checks it.
 fn read(file: &std::path::Path) -> Result<Settings, Misused> {
-    let settings: Settings = read_config(file).map_err(|error| Misused(error.to_string()))?;
+    let settings = parse(file)?;
     settings.check().map_err(|error| Misused(format!("{}: {error}", file.display())))?;
     Ok(settings)
 }

@@ -15,7 +15,7 @@ use super::near::Refused;
 use super::record::{FlowRecord, Flows, Running};
 use super::socket::Socket;
 use crate::flow::{Broken, Channel, Ended, Flow, Program};
-use crate::policy::{Decision, Protocol};
+use crate::policy::{Decision, Protocol, is_special};
 use crate::protocol::{Outcome, Target};
 
 /// A connection to the target.
@@ -78,8 +78,11 @@ impl DirectFlow {
         let record =
             FlowRecord::new(Protocol::Tcp, "direct".into()).to(target).of(Some(source)).by_rule(rule);
         let running = flows.add(record, limits.max_flows).ok_or(Refused::Limit)?;
-        // The program could connect by itself: nothing is opened that it could not open.
-        let tcp = connect(target, |_| true, None, limits).await.map_err(Refused::Direct)?;
+        // A program on this host could connect by itself. One on another host reaches this host's own services only
+        // where it could, too.
+        let is_here = source.ip().to_canonical().is_loopback();
+        let tcp =
+            connect(target, |ip| is_here || !is_special(ip), None, limits).await.map_err(Refused::Direct)?;
         Ok(Self { tcp, running })
     }
 

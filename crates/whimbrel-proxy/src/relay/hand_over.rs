@@ -20,15 +20,16 @@ pub(super) async fn hand_over<C: Channel>(
     record: &FlowRecord,
     limits: &Limits,
 ) -> Ended {
-    let (mut before, mut active) = (flow.bytes(), Instant::now());
+    let (mut before, mut active) = ((flow.bytes(), false), Instant::now());
     loop {
         // A look is due a second after activity, or when the flow would be idle for too long.
         let limit = if flow.is_half_closed() { limits.tcp_half_closed_idle } else { limits.tcp_idle };
         let (now, bytes) = (Instant::now(), flow.bytes());
+        let state = (bytes, flow.is_half_closed());
         record.set(bytes.0, bytes.1);
-        // In an outage a flow waits; it is not idle.
-        if bytes != before || !flow.is_reachable() {
-            (before, active) = (bytes, now);
+        // The end of a direction is activity, too. In an outage a flow waits; it is not idle.
+        if state != before || !flow.is_reachable() {
+            (before, active) = (state, now);
         } else if now.duration_since(active) >= limit {
             return flow.give_up(codes::IDLE);
         }
