@@ -12,7 +12,7 @@ use crate::process::Misused;
 
 /// The variable that stands in for `--log`.
 const VARIABLE: &str = "WHIMBREL_LOG";
-/// What all events of Whimbrel come from.
+/// The target that all events of Whimbrel begin with.
 const WHIMBREL: &str = "whimbrel";
 
 /// The options of the log, which every command has.

@@ -6,6 +6,7 @@ mod common;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -223,13 +224,15 @@ fn fin_and_rst_are_what_they_are_without_a_proxy() {
     assert_eq!(tcp.read(&mut [0; 9]).unwrap_err().kind(), ErrorKind::ConnectionReset);
     server.join().unwrap();
     // The program resets.
-    let server = serve(&listener, |mut tcp| {
+    let (has_read, read) = mpsc::channel();
+    let server = serve(&listener, move |mut tcp| {
         tcp.read_exact(&mut [0; 2]).unwrap();
+        has_read.send(()).unwrap();
         tcp.read(&mut [0; 9]).unwrap_err().kind()
     });
     let (mut tcp, _) = pair.socks("127.0.0.1", port);
     tcp.write_all(b"hi").unwrap();
-    thread::sleep(Duration::from_millis(100));
+    read.recv_timeout(PATIENCE).unwrap();
     SockRef::from(&tcp).set_linger(Some(Duration::ZERO)).unwrap();
     drop(tcp);
     assert_eq!(server.join().unwrap(), ErrorKind::ConnectionReset);
@@ -263,16 +266,21 @@ fn a_program_is_told_why_there_is_no_connection() {
 #[test]
 fn programs_that_do_not_read_hold_back_nobody_else() {
     let (pair, listener, port) = open("proxy-stalled");
+    // Each server writes until nothing more is taken, then waits for its connection to end.
+    let (is_stuck, stuck) = mpsc::channel();
     let stalled: Vec<_> = (0..4)
         .map(|_| {
-            let server = serve(&listener, |mut tcp| {
+            let is_stuck = is_stuck.clone();
+            let server = serve(&listener, move |mut tcp| {
                 tcp.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
                 while tcp.write_all(&[0; 65_536]).is_ok() {}
+                is_stuck.send(()).unwrap();
+                drop(tcp.read(&mut [0; 1]));
             });
             (pair.socks("127.0.0.1", port).0, server)
         })
         .collect();
-    thread::sleep(Duration::from_millis(700));
+    stalled.iter().for_each(|_| stuck.recv_timeout(PATIENCE).unwrap());
     let server = serve(&listener, count);
     let (mut tcp, _) = pair.socks("127.0.0.1", port);
     tcp.write_all(&payload(2_000_000)).unwrap();

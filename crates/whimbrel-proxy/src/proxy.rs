@@ -203,8 +203,8 @@ impl Proxy {
         Ok(())
     }
 
-    fn run(&mut self, serving: impl Future<Output = io::Result<()>> + Send + 'static) {
-        self.ways_in.spawn(async move { drop(serving.await) });
+    fn run(&mut self, serving: impl Future<Output = ()> + Send + 'static) {
+        self.ways_in.spawn(serving);
     }
 
     fn dial(

@@ -45,6 +45,16 @@ fn opening(target: &str) -> Vec<u8> {
     Opening { target: target.parse().unwrap(), source: None, manner: Manner::default() }.to_bytes()
 }
 
+/// Waits until this holds.
+async fn until(holds: impl Fn() -> bool) {
+    let waiting = async {
+        while !holds() {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(PATIENCE, waiting).await.unwrap();
+}
+
 /// Opens a flow. Returns the outcome's code.
 async fn open(mocket: &Mocket, target: &str) -> (whimbrel::Stream, u8) {
     let mut stream = mocket.open_stream_with(opening(target)).await.unwrap();
@@ -118,9 +128,9 @@ async fn the_end_of_a_newer_session_leaves_the_older_one_in_use() {
     let proxy = start(&format!("[listen]\n[[peer]]\nurl = '{}'\n", url(&peer)), &endpoint, drop).await;
     let older = peer.accept().await.unwrap();
     let newer = peer.connect(url(&endpoint)).await.unwrap();
-    sleep(Duration::from_millis(300)).await;
+    until(|| endpoint.mockets().len() == 2).await;
     newer.close(0, "bye").await;
-    sleep(Duration::from_millis(300)).await;
+    until(|| endpoint.mockets().len() == 1).await;
     assert_eq!(proxy.status().shown()["peers"][0]["state"], "connected");
     assert!(!older.is_closed());
 }
@@ -156,19 +166,22 @@ async fn a_peer_answers_for_no_remote_that_is_reached_over_another() {
     }
     timeout(PATIENCE, video.recv()).await.unwrap().unwrap();
     timeout(PATIENCE, bank.recv()).await.unwrap().unwrap();
-    let answer = |text: &'static [u8]| {
+    let answer = |context, remote: &str, text: &'static [u8]| {
         let announcement = Announcement {
             program: program.local_addr().unwrap(),
-            remote: "10.0.0.53:53".parse().unwrap(),
+            remote: remote.parse().unwrap(),
             to_program: true,
             manner: Manner::default(),
         };
-        Datagram::Announced(Context(0), announcement, Bytes::from_static(text)).to_bytes()
+        Datagram::Announced(Context(context), announcement, Bytes::from_static(text)).to_bytes()
     };
-    video.sender().unsequenced().build().send(answer(b"forged")).await.unwrap();
-    sleep(Duration::from_millis(200)).await;
-    bank.sender().unsequenced().build().send(answer(b"genuine")).await.unwrap();
+    // In order: what comes first is the answer for its own remote.
+    video.send(answer(0, "10.0.0.53:53", b"forged")).await.unwrap();
+    video.send(answer(1, "10.0.0.9:53", b"its own")).await.unwrap();
     let mut buffer = [0; 100];
+    let length = timeout(PATIENCE, program.recv(&mut buffer)).await.unwrap().unwrap();
+    assert_eq!(&buffer[10..length], b"its own");
+    bank.send(answer(0, "10.0.0.53:53", b"genuine")).await.unwrap();
     let length = timeout(PATIENCE, program.recv(&mut buffer)).await.unwrap().unwrap();
     assert_eq!(&buffer[10..length], b"genuine");
 }
@@ -190,9 +203,7 @@ async fn a_flow_that_is_half_closed_and_idle_ends_and_its_figures_are_those_of_n
     let (mut tcp, _) = listener.accept().await.unwrap();
     stream.write_bytes(Bytes::from(vec![1; 5_000])).await.unwrap();
     tcp.read_exact(&mut [0; 5_000]).await.unwrap();
-    // Figures are looked at each second.
-    sleep(Duration::from_millis(1_300)).await;
-    assert_eq!(proxy.status().shown()["flows"]["list"][0]["from_peer_bytes"], 5_000);
+    until(|| proxy.status().shown()["flows"]["list"][0]["from_peer_bytes"] == 5_000).await;
     tcp.shutdown().await.unwrap();
     assert_eq!(timeout(PATIENCE, stream.read_bytes(9)).await.unwrap().unwrap(), None);
     let began = tokio::time::Instant::now();

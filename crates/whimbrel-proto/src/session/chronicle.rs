@@ -1,4 +1,4 @@
-//! What happened to streams and budgets, for whoever observes the connection. The session knows no observer: it notes
+//! Notes on streams and budgets, for whoever observes the connection. The session knows no observer: it notes
 //! things here, and the connection takes them away after each step. Nothing is noted unless somebody observes.
 
 use super::account::stalls::Whose;

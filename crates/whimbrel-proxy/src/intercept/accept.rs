@@ -11,10 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves each connection in a task of its own, for ever.
-pub(super) async fn accept<F>(
-    listener: TcpListener,
-    serve: impl Fn(TcpStream, SocketAddr) -> F,
-) -> io::Result<()>
+pub(super) async fn accept<F>(listener: TcpListener, serve: impl Fn(TcpStream, SocketAddr) -> F)
 where
     F: Future<Output = ()> + Send + 'static,
 {

@@ -1,7 +1,6 @@
 //! Fixed forwards: a port of this host stands for a target behind the peer, as with `ssh -L`.
 
 use std::fmt;
-use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
@@ -53,10 +52,7 @@ impl fmt::Display for Forward {
 impl Ingress {
     /// Serves a forward on this listener. The program's connection is accepted at once, and reset if the far end cannot
     /// connect.
-    ///
-    /// # Errors
-    /// Never so far.
-    pub async fn serve_forward(self, listener: TcpListener, target: Target) -> io::Result<()> {
+    pub async fn serve_forward(self, listener: TcpListener, target: Target) {
         accept(listener, move |tcp, from| {
             let (this, target) = (self.clone(), target.clone());
             async move {
@@ -67,7 +63,7 @@ impl Ingress {
                 }
             }
         })
-        .await
+        .await;
     }
 }
 

@@ -31,16 +31,13 @@ type Refusal = (&'static str, String);
 
 impl Ingress {
     /// Serves HTTP CONNECT on this listener.
-    ///
-    /// # Errors
-    /// Never so far.
-    pub async fn serve_connect(self, listener: TcpListener) -> io::Result<()> {
+    pub async fn serve_connect(self, listener: TcpListener) {
         accept(listener, move |tcp, from| {
             let this = self.clone();
             // An error is the program's, which is gone.
             async move { drop(this.serve_request(tcp, from).await) }
         })
-        .await
+        .await;
     }
 
     async fn serve_request(&self, mut tcp: TcpStream, from: SocketAddr) -> io::Result<()> {

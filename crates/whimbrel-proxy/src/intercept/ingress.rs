@@ -135,7 +135,7 @@ impl Ingress {
         match way {
             Way::Carried(opened, peer) => {
                 let record = opened.record();
-                let ended = opened.run(tcp, Bytes::new(), &self.0.limits).await;
+                let ended = opened.run(tcp, &self.0.limits).await;
                 peer.context().note_ended(&record, ended);
             }
             Way::Direct(flow) => {

@@ -1,7 +1,6 @@
 //! SOCKS5 (RFC 1928) with user and password (RFC 1929). Names are looked up at the far end.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,17 +50,14 @@ impl std::fmt::Debug for Users {
 
 impl Ingress {
     /// Serves SOCKS5 on this listener.
-    ///
-    /// # Errors
-    /// Never so far.
-    pub async fn serve_socks(self, listener: TcpListener, users: Users) -> io::Result<()> {
+    pub async fn serve_socks(self, listener: TcpListener, users: Users) {
         let users = Arc::new(users);
         accept(listener, move |tcp, from| {
             let (this, users) = (self.clone(), Arc::clone(&users));
             // An error is the program's, which is gone.
             async move { drop(this.serve_client(tcp, from, &users).await) }
         })
-        .await
+        .await;
     }
 
     async fn serve_client(

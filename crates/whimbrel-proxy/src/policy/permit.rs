@@ -34,11 +34,6 @@ impl Permits {
         Self(permits.into_iter().collect())
     }
 
-    /// Returns whether a peer may open nothing.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     /// Returns whether a name may be looked up for this port: one of its addresses may be permitted, or it is itself.
     pub fn may_look_up(&self, port: u16) -> bool {
         self.0.iter().any(|permit| permit.0.ports().contains(port))

@@ -25,6 +25,4 @@ pub mod codes {
     pub const IDLE: u64 = 2;
     /// The peer broke the protocol.
     pub const PROTOCOL: u64 = 3;
-    /// The proxy ends.
-    pub const ENDING: u64 = 4;
 }

@@ -24,7 +24,7 @@ pub(crate) struct Direct(Socket);
 
 impl From<TcpStream> for Direct {
     fn from(tcp: TcpStream) -> Self {
-        Self(Socket::new(tcp, Bytes::new()))
+        Self(Socket::new(tcp))
     }
 }
 
@@ -60,7 +60,7 @@ impl Channel for Direct {
 
 /// A flow that is not carried.
 #[derive(Debug)]
-pub struct DirectFlow {
+pub(crate) struct DirectFlow {
     tcp: TcpStream,
     running: Running,
 }
@@ -101,7 +101,7 @@ impl DirectFlow {
 
     /// Hands on bytes until the flow ends.
     pub(crate) async fn run(self, program: TcpStream, limits: &Limits) -> Ended {
-        let flow = Flow::new(Socket::new(program, Bytes::new()), Direct::from(self.tcp));
+        let flow = Flow::new(Socket::new(program), Direct::from(self.tcp));
         hand_over(flow, &self.running.record, limits).await
     }
 }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use whimbrel::{Mocket, Stream};
 
 use super::channel::StreamChannel;
@@ -85,7 +84,7 @@ impl FarEnd {
         let answer = Answer { outcome: Outcome::Connected, address: tcp.local_addr().ok() };
         // If the peer has given up meanwhile, the flow ends at once.
         drop(stream.write_bytes(answer.to_bytes().into()).await);
-        Ok((Socket::new(tcp, Bytes::new()), running, permit))
+        Ok((Socket::new(tcp), running, permit))
     }
 }
 

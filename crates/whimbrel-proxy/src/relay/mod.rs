@@ -16,7 +16,7 @@ mod socket;
 mod totals;
 mod udp;
 
-pub use direct::DirectFlow;
+pub(crate) use direct::DirectFlow;
 pub use limits::Limits;
 pub use near::{Opened, Refused};
 pub use peer::{Peer, PeerState};

@@ -115,10 +115,10 @@ impl Opened {
         std::sync::Arc::clone(&self.running.record)
     }
 
-    /// Hands on bytes until the flow ends. `first` was read from the program already.
-    pub async fn run(self, tcp: TcpStream, first: Bytes, limits: &Limits) -> Ended {
+    /// Hands on bytes until the flow ends.
+    pub async fn run(self, tcp: TcpStream, limits: &Limits) -> Ended {
         let Self { mocket, stream, running } = self;
         let channel = StreamChannel::new(mocket, stream);
-        hand_over(Flow::new(Socket::new(tcp, first), channel), &running.record, limits).await
+        hand_over(Flow::new(Socket::new(tcp), channel), &running.record, limits).await
     }
 }

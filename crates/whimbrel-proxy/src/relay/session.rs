@@ -156,11 +156,9 @@ impl Session {
         match datagram {
             Datagram::Refused(context, refusal) => self.outgoing.on_refused(context, refusal),
             Datagram::Plain(context, payload) => far.on_datagram(context, payload, &self.programs),
-            Datagram::Announcement(context, announced) => {
-                far.on_announced(context, announced, &self.programs)
-            }
+            Datagram::Announcement(context, announced) => far.on_announced(context, announced),
             Datagram::Announced(context, announced, payload) => {
-                far.on_announced(context, announced, &self.programs);
+                far.on_announced(context, announced);
                 far.on_datagram(context, payload, &self.programs);
             }
         }

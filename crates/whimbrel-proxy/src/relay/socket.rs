@@ -27,19 +27,17 @@ thread_local! {
 #[derive(Debug)]
 pub(crate) struct Socket {
     tcp: TcpStream,
-    /// Read from the program already, before the flow began.
-    first: Bytes,
     is_bulk: bool,
 }
 
 impl Socket {
-    /// A connection from which `first` was read already.
-    pub(crate) fn new(tcp: TcpStream, first: Bytes) -> Self {
+    /// A connection, which is reset unless the flow finishes it.
+    pub(crate) fn new(tcp: TcpStream) -> Self {
         // Delays by the kernel would add to those of the link. An error means that the connection is gone.
         tcp.set_nodelay(true).ok();
         // Whatever ends this process, a connection that has not ended is reset.
         SockRef::from(&tcp).set_linger(Some(Duration::ZERO)).ok();
-        Self { tcp, first, is_bulk: false }
+        Self { tcp, is_bulk: false }
     }
 
     fn try_read(&mut self) -> io::Result<Bytes> {
@@ -59,9 +57,6 @@ impl Socket {
 
 impl Program for Socket {
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, Broken>> {
-        if !self.first.is_empty() {
-            return Poll::Ready(Ok(Some(std::mem::take(&mut self.first))));
-        }
         loop {
             if ready!(self.tcp.poll_read_ready(cx)).is_err() {
                 return Poll::Ready(Err(Broken::Reset(0)));

@@ -157,7 +157,7 @@ impl Observer {
     }
 }
 
-/// What the peer is told: the cause, the application's code and the text, which is escaped.
+/// The words to the peer: the cause, the application's code and the text, which is escaped.
 struct Told<'a>(Cause, &'a Reason);
 
 impl std::fmt::Display for Told<'_> {

@@ -4,7 +4,7 @@ use crate::PathId;
 use crate::connection::control::control_queue::ControlQueue;
 use crate::wire::{Writer, block};
 
-/// What the peer was told of the closing of a path.
+/// The notice to the peer that a path is closed, and how far it got.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::connection) struct ClosingNotice {
     /// The number of the CLOSE_PATH that was queued after the path was closed.

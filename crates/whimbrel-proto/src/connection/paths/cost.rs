@@ -16,7 +16,7 @@ pub enum CostPolicy {
     Ask,
 }
 
-/// What a path costs, and the application's word on it.
+/// The cost of a path, and the application's word on it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::connection) struct PathCost {
     /// The cost of a byte here, in the application's unit. Less is better.

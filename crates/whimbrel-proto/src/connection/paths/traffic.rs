@@ -1,4 +1,4 @@
-//! What a path has carried.
+//! The traffic of a path.
 
 /// Packets and bytes in both directions. Bytes are UDP payload.
 #[derive(Clone, Copy, Debug, Default)]

@@ -27,7 +27,7 @@ const SHORTEST_SLICE: usize = 1024;
 const INCONSISTENT: PeerMisbehaved =
     PeerMisbehaved::new(Cause::Inconsistent, "a message contradicts what was said of it");
 
-/// What [`Session::recv_domain`] has created for every block that is handled here.
+/// The name, in assertions, of a domain that [`Session::recv_domain`] has created for every block that is handled here.
 const DOMAIN: &str = "a domain that receives";
 
 impl Session {

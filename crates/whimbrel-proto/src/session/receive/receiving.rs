@@ -68,7 +68,7 @@ pub(in crate::session) struct RecvDomain {
     pub(in crate::session) gap_at: Option<Time>,
 }
 
-/// What a part of a message began.
+/// The name, in assertions, of a message of which a part has arrived.
 const BEGUN: &str = "a message in parts";
 
 impl RecvDomain {

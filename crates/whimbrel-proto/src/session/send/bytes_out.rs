@@ -46,7 +46,7 @@ struct Pending {
     parts: FragmentList,
 }
 
-/// What is written and not acknowledged.
+/// The name, in assertions, of bytes that are written and not acknowledged.
 const UNACKED: &str = "bytes to be sent";
 
 impl BytesOut {

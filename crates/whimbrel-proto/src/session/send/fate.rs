@@ -14,7 +14,7 @@ use crate::session::api::is_live;
 use crate::session::message::{Carried, DomainKey, Outcome, SessionEvent};
 use crate::session::state::Session;
 
-/// What is in flight, or was given up and not answered.
+/// The name, in assertions, of an item that is in flight, or was given up and not answered.
 const SENT: &str = "a message that was sent";
 
 impl Session {

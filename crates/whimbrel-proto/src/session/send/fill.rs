@@ -16,9 +16,9 @@ use crate::session::stream::WHOLE;
 use crate::wire::data::{self, DataHead, Length};
 use crate::wire::{Writer, varint_len};
 
-/// What a lane's key names.
+/// The name, in assertions, of the domain that a lane's key stands for.
 const DOMAIN: &str = "the domain of a lane";
-/// What was just looked at.
+/// The name, in assertions, of a message that was just looked at.
 const FRONT: &str = "the front message of a lane";
 
 impl Session {

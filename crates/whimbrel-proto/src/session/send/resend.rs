@@ -15,7 +15,7 @@ use crate::session::state::Session;
 use crate::wire::data::{self, DataHead, Length};
 use crate::wire::{Writer, varint_len};
 
-/// What is in flight, or was given up and not answered.
+/// The name, in assertions, of an item that is in flight, or was given up and not answered.
 const SENT: &str = "a message that was sent";
 
 impl Session {

@@ -99,7 +99,7 @@ impl FarPrograms {
         Self { context, outgoing, found, contexts: HashMap::new(), programs: HashMap::new(), waiting: 0 }
     }
 
-    pub(crate) fn on_announced(&mut self, context: Context, announced: Announcement, programs: &Programs) {
+    pub(crate) fn on_announced(&mut self, context: Context, announced: Announcement) {
         let now = Instant::now();
         if let Some(entry) = self.contexts.get_mut(&context) {
             // A context means the same for ever. What it was refused for may have changed.
@@ -122,7 +122,6 @@ impl FarPrograms {
             }
             Host::Name(_) => self.look_up(context, announced.remote.clone()),
         };
-        let _ = programs;
         if let State::Refused(refusal) = state {
             self.refuse(context, refusal);
             self.context.flows.refuse();
