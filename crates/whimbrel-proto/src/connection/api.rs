@@ -39,7 +39,7 @@ impl Connection {
 
     /// Returns the session's id, under which it can be resumed. `None` if the client gave the session no id.
     pub fn session_id(&self) -> Option<[u8; 16]> {
-        self.succession.attachment.session
+        self.succession.attachment.session()
     }
 
     /// Returns whether the session is waiting without a connection: the peer suspended it, or is out of reach.
@@ -147,7 +147,7 @@ impl Connection {
             // The peer is on its way back: what is queued for it is delivered first.
             self.stop_waiting();
         }
-        if !self.is_established() && (self.succession.resuming || self.session.is_drained()) {
+        if !self.is_established() && (self.succession.is_resuming() || self.session.is_drained()) {
             self.abort(now, code, text);
             return;
         }
@@ -246,7 +246,7 @@ impl Connection {
         }
         self.ending = Ending::Over { until: now + self.paths.drain_time() };
         self.opening = None;
-        self.succession.dial = None;
+        self.succession.end_dial();
         self.session.end();
         if why != CloseReason::PeerRestarted {
             self.refresh_ticket();

@@ -79,10 +79,10 @@ impl Connection {
             return None;
         }
         match timer {
-            Timer::Pending => self.pending_timeout(),
+            Timer::Pending => self.succession.timeout(),
             Timer::End => self.ending.timeout().filter(|_| self.is_close_timed()),
             Timer::Idle => Some(self.activity.received + self.patience()),
-            Timer::Dial => self.dial_timeout().filter(|_| self.ending.is_detached()),
+            Timer::Dial => self.succession.dial_timeout().filter(|_| self.ending.is_detached()),
             Timer::Opening => self.opening.as_ref().map(|opening| opening.timeout()),
             Timer::Session => self.session.poll_timeout(),
             Timer::Paths => self.paths_timeout(),

@@ -129,12 +129,7 @@ impl Endpoint {
         }
         let session = suspended.restore(now, wall)?;
         let transport = TransportConfig { session: session.config(), ..(*self.transport).clone() };
-        let attachment = Attachment {
-            session: Some(suspended.claim.session),
-            claim: Some(Box::new(suspended.claim.clone())),
-            ..Attachment::default()
-        };
-        Ok((session, transport, attachment))
+        Ok((session, transport, Attachment::restored(suspended.claim.clone())))
     }
 
     pub(super) fn name_session(&mut self, handle: Handle, session: [u8; 16]) {

@@ -268,7 +268,7 @@ impl Connection {
 
     /// Accepts a client's PING on the server, and builds PONG with what is queued.
     pub(crate) fn accept_with(&mut self, now: Time, accepted: Accepted) -> Result<(), PeerMisbehaved> {
-        self.succession.attachment.session = accepted.params.session;
+        self.succession.attachment.name(accepted.params.session);
         self.answer(now, accepted, None)
     }
 

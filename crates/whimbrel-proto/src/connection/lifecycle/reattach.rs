@@ -3,18 +3,14 @@
 
 use std::net::IpAddr;
 
-use super::attachment::Attachment;
 use super::close::{CloseReason, Ending};
 use super::dial::Dial;
 use super::redial::{AddressPair, Redial};
-use crate::connection::datagram::{Datagram, Transmit};
+use crate::connection::datagram::Datagram;
 use crate::connection::event::{EndpointEvent, Event};
 use crate::connection::handshake::opening::Opening;
-use crate::connection::paths::path_set::Main;
 use crate::connection::state::{Connection, Setup};
 use crate::expected::Expected;
-use crate::wire::block;
-use crate::wire::packet::CLEAR_BIT;
 use crate::{ConnectionId, Side, Time};
 
 /// The most address pairs that are tried at once.
@@ -75,8 +71,9 @@ impl Connection {
             rng,
         };
         let mut fresh = Self::new(now, setup);
-        let claim = Some(Box::new(claim));
-        fresh.attach_to(Attachment { claim, ..self.succession.attachment.clone() });
+        let mut attachment = self.succession.attachment.clone();
+        attachment.advance(claim);
+        fresh.succession.ask_for(attachment);
         let params = Self::own_params(&self.config);
         // The handshake is not given up before the session is.
         let patience = until.since(now) + self.config.handshake_timeout;
@@ -85,7 +82,7 @@ impl Connection {
         if let Some(observer) = &mut self.observer {
             observer.on_dialling(now, local_id, ways.len());
         }
-        self.succession.dial = Some(Box::new(Redial { fresh, ways, rest: Vec::new() }));
+        self.succession.begin_dial(Redial::new(fresh, ways));
     }
 
     /// Returns each address of this host paired with each address of the peer that has answered, starting with the
@@ -114,57 +111,22 @@ impl Connection {
         ways
     }
 
-    pub(in crate::connection) fn transmit_dial(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Transmit> {
-        let Redial { fresh, ways, rest } = &mut **self.succession.dial.as_mut()?;
-        let mut size = 0;
-        if rest.is_empty() {
-            let start = out.len();
-            let sent = fresh.transmit_single(now, out)?;
-            if out.get(start) != Some(&(CLEAR_BIT | block::SYN)) {
-                return Some(sent);
-            }
-            rest.extend_from_slice(ways);
-            size = sent.size;
-        }
-        let (source, destination) = rest.pop()?;
-        if size == 0 {
-            let asking = fresh.opening.as_ref()?.asking();
-            out.extend_from_slice(asking);
-            size = asking.len();
-        }
-        Some(Transmit { source, destination, ..fresh.paths[Main].transmit(size, None) })
-    }
-
-    pub(in crate::connection) fn dial_timeout(&self) -> Option<Time> {
-        let dial = self.succession.dial.as_deref()?;
-        let due = dial.fresh.opening.as_ref()?.timeout();
-        Some(if dial.rest.is_empty() { due } else { Time::ZERO })
-    }
-
     /// Dials at once over the current addresses: a way may be open again, or a new one.
     pub(in crate::connection) fn dial_now(&mut self, now: Time) {
         let ways = self.ways();
-        let Some(dial) = &mut self.succession.dial else { return };
-        dial.ways = ways;
-        if let Some(opening) = &mut dial.fresh.opening {
-            opening.hurry(now);
+        if let Some(dial) = self.succession.dial() {
+            dial.hurry(now, ways);
         }
     }
 
     /// Handles a handshake packet that arrives while the session is detached.
     pub(in crate::connection) fn handle_dialled(&mut self, now: Time, datagram: Datagram) {
-        let Some(Redial { fresh, ways, rest }) = self.succession.dial.as_deref_mut() else {
+        let Some(dial) = self.succession.dial() else {
             self.figures.dropped.handshake += 1;
             return;
         };
-        let asks = |fresh: &Self| fresh.opening.as_ref().is_some_and(|opening| opening.is_asking());
-        let (asked, from, to) = (asks(fresh), datagram.from, datagram.to);
-        fresh.handle_clear(now, datagram);
-        if asked && !asks(fresh) && ways.iter().any(|(_, remote)| *remote == from) {
-            let local = to.filter(|_| ways.contains(&(to, from)));
-            fresh.paths[Main].move_to(from, local);
-            rest.clear();
-        }
+        dial.handle(now, datagram);
+        let fresh = dial.fresh();
         if fresh.is_closed() {
             let why = std::iter::from_fn(|| fresh.events.pop_front()).find_map(|event| match event {
                 Event::Closed(why) => Some(why),
@@ -172,9 +134,9 @@ impl Connection {
             });
             self.finish(now, refusal(why), None);
         } else if fresh.is_established()
-            && let Some(dial) = self.succession.dial.take()
+            && let Some(dial) = self.succession.end_dial()
         {
-            self.attach(now, dial.fresh);
+            self.attach(now, dial.into_fresh());
         }
     }
 
@@ -192,8 +154,8 @@ impl Connection {
     pub(in crate::connection) fn stop_waiting(&mut self) {
         self.session.end_wait();
         self.ending = Ending::Open;
-        if let Some(dial) = self.succession.dial.take() {
-            self.endpoint_events.push_back(EndpointEvent::IdUnused(dial.fresh.local_id()));
+        if let Some(dial) = self.succession.end_dial() {
+            self.endpoint_events.push_back(EndpointEvent::IdUnused(dial.local_id()));
         }
         self.endpoint_events.push_back(EndpointEvent::WaitOver);
     }

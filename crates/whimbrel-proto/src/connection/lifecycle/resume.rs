@@ -1,7 +1,9 @@
 //! Resuming: a session goes on over another connection. The application's handle stays; keys and paths are new.
 
+use super::attachment::Attachment;
 use super::close::{CloseReason, Ending};
 use super::resuming::Resuming;
+use super::succession::Succession;
 use crate::connection::datagram::Datagram;
 use crate::connection::event::{EndpointEvent, Event};
 use crate::connection::observe::observer::Observer;
@@ -15,10 +17,7 @@ use crate::handshake::{Accepted, Params, Resumed};
 use crate::mutants::{Mutant, planted};
 use crate::session::Session;
 use crate::wire::packet::destination;
-use crate::{ConnectionId, Side, Time};
-
-/// The most new connections for one session that were answered and have proven nothing yet.
-const MOST_PENDING: usize = 4;
+use crate::{Side, Time};
 
 impl Connection {
     /// Handles a client's request to carry the session on over another connection. It is answered now, but takes effect
@@ -40,8 +39,7 @@ impl Connection {
         }
         let (config, budgets) = (std::sync::Arc::clone(&self.config), self.budgets.clone());
         let mut fresh = Self::new(now, Setup { config, budgets, ..setup });
-        fresh.succession.attachment = self.succession.attachment.clone();
-        fresh.succession.refusal = answer != Resumed::Yes;
+        fresh.succession = Succession::answered(&self.succession.attachment, answer != Resumed::Yes);
         if fresh.accept_resuming(now, accepted, answer).is_err() || !self.has_room_for(&fresh) {
             if let Some(observer) = &mut self.observer {
                 observer.on_resume_ignored(now, "too many others ask, or its first data broke the protocol");
@@ -49,38 +47,26 @@ impl Connection {
             self.endpoint_events.push_back(EndpointEvent::IdUnused(id));
             return;
         }
-        if !fresh.succession.refusal
-            && let Some(next) = self.next_claim(&fresh)
-        {
-            let offered = &mut self.succession.attachment.offered;
-            if offered.len() >= MOST_PENDING {
-                offered.remove(0);
+        if !fresh.succession.is_refusal() {
+            if let Some(next) = self.next_claim(&fresh) {
+                self.succession.attachment.offer(next.clone());
+                fresh.succession.attachment.advance(next);
             }
-            offered.push(next.clone());
-            fresh.succession.attachment.claim = Some(Box::new(next));
-        }
-        if !fresh.succession.refusal {
             // The peer is alive and may act on the grant, so the session is kept for the idle timeout at least.
             self.activity.received = now;
             self.ending.wait_until(now + self.activity.idle_timeout);
         }
-        self.succession.pending.push(fresh);
+        self.succession.add(fresh);
     }
 
     /// Returns whether the peer was granted another connection, and nothing has arrived on it yet.
     pub(in crate::connection) fn is_awaited(&self) -> bool {
-        self.succession.pending.iter().any(|pending| !pending.succession.refusal)
+        self.succession.is_awaited()
     }
 
-    /// Makes room among the pending connections. One that is to be refused never displaces one that was granted.
     fn has_room_for(&mut self, fresh: &Self) -> bool {
-        if self.succession.pending.len() < MOST_PENDING {
-            return true;
-        }
-        let refused = self.succession.pending.iter().position(|pending| pending.succession.refusal);
-        let Some(index) = refused.or((!fresh.succession.refusal).then_some(0)) else { return false };
-        let oldest = self.succession.pending.remove(index);
-        self.endpoint_events.push_back(EndpointEvent::IdUnused(oldest.local_id()));
+        let Ok(gone) = self.succession.make_room(fresh.succession.is_refusal()) else { return false };
+        self.endpoint_events.extend(gone.map(EndpointEvent::IdUnused));
         true
     }
 
@@ -94,8 +80,8 @@ impl Connection {
         let (Some(proof), Some(claim)) = (accepted.params.resume, self.claim()) else {
             return Resumed::Unknown;
         };
-        let heir = self.succession.attachment.heir.as_deref();
-        if self.peer.key != Some(accepted.client_key) && heir != Some(&accepted.client_key) {
+        let is_heir = self.succession.attachment.is_heir(&accepted.client_key);
+        if self.peer.key != Some(accepted.client_key) && !is_heir {
             Resumed::Unknown
         } else if planted(Mutant::ResumedAgain) {
             Resumed::Yes
@@ -113,28 +99,22 @@ impl Connection {
     /// Accepts a claim that was offered and never used: its holder received PONG, and lost the connection at once. All
     /// other offered claims become void.
     fn accept_offered(&mut self, accepted: &Accepted) -> bool {
-        let offered = self.succession.attachment.offered.iter().find(|claim| accepted.proves(claim));
-        let Some(claim) = offered.cloned() else { return false };
-        self.succession.attachment.claim = Some(Box::new(claim));
-        self.succession.attachment.offered.clear();
-        for pending in self.succession.pending.drain(..) {
-            self.endpoint_events.push_back(EndpointEvent::IdUnused(pending.local_id()));
+        let is_accepted = self.succession.attachment.accept_offered(|claim| accepted.proves(claim));
+        if is_accepted {
+            self.endpoint_events.extend(self.succession.void_pending().map(EndpointEvent::IdUnused));
         }
-        true
+        is_accepted
     }
 
     /// Handles a datagram for a pending connection. Returns true if nothing else is to be done. Returns false if the
     /// datagram is for this connection, or if the pending one has just taken its place.
     pub(in crate::connection) fn handle_pending(&mut self, now: Time, datagram: &Datagram) -> bool {
-        let Some((_, id)) = destination(&datagram.bytes) else { return false };
-        let Some(index) = self.succession.pending.iter().position(|pending| pending.local_id() == id) else {
-            return false;
-        };
-        let pending = &mut self.succession.pending[index];
+        let Some(index) = self.pending_id(datagram) else { return false };
+        let pending = self.succession.pending(index);
         let at = pending.paths.main();
         let opens = pending.open(now, Destination::Path(at), datagram.bytes.clone()).is_some();
-        if opens && !pending.succession.refusal && !self.ending.is_over() {
-            let fresh = self.succession.pending.remove(index);
+        if opens && !pending.succession.is_refusal() && !self.ending.is_over() {
+            let fresh = self.succession.take_pending(index);
             self.attach(now, fresh);
             return false;
         }
@@ -143,7 +123,7 @@ impl Connection {
 
     pub(in crate::connection) fn pending_id(&self, datagram: &Datagram) -> Option<usize> {
         let (_, id) = destination(&datagram.bytes)?;
-        self.succession.pending.iter().position(|pending| pending.local_id() == id)
+        self.succession.find(id)
     }
 
     /// Moves the session to `fresh`, which takes this connection's place. The old keys and paths are no longer used.
@@ -151,8 +131,7 @@ impl Connection {
         let open = self.paths.iter().filter(|path| path.lifecycle.state() != PathState::Closed);
         let closed: Vec<Event> = open.map(|path| Event::PathClosed(Box::new(path.stats()))).collect();
         self.abandon_all(now);
-        fresh.succession.attachment.offered.clear();
-        fresh.succession.attachment.heir = None;
+        fresh.succession.attachment.on_attached();
         let limits = fresh.session.peer_limits();
         std::mem::swap(&mut fresh.session, &mut self.session);
         fresh.session.set_peer_limits(limits);
@@ -213,15 +192,14 @@ impl Connection {
 
     /// Handles the server's answer to RESUME. Returns whether the connection goes on.
     pub(in crate::connection) fn on_resumed(&mut self, now: Time, params: &Params) -> bool {
-        if !self.succession.resuming {
+        if !self.succession.on_answer() {
             return true;
         }
-        self.succession.resuming = false;
         let why = match params.resumed {
             Some(Resumed::Yes) => {
                 if let (Some(claim), Some(keys)) = (self.claim(), &self.keys) {
                     let fresh = keys.keys().resumption(self.side);
-                    self.succession.attachment.claim = Some(Box::new(claim.next(&fresh)));
+                    self.succession.attachment.advance(claim.next(&fresh));
                 }
                 let id = self.local_id();
                 self.endpoint_events.push_back(EndpointEvent::Reattached { id });
@@ -239,22 +217,9 @@ impl Connection {
     }
 
     /// Takes a restored session, which the handshake to come resumes.
-    pub(crate) fn begin_resume(
-        &mut self,
-        session: Session,
-        attachment: crate::connection::lifecycle::attachment::Attachment,
-    ) {
+    pub(crate) fn begin_resume(&mut self, session: Session, attachment: Attachment) {
         self.session = session.drawing_on(&self.budgets);
-        self.attach_to(attachment);
-    }
-
-    /// Has the handshake to come ask for a session.
-    pub(in crate::connection) fn attach_to(
-        &mut self,
-        attachment: crate::connection::lifecycle::attachment::Attachment,
-    ) {
-        self.succession.attachment = attachment;
-        self.succession.resuming = true;
+        self.succession.ask_for(attachment);
     }
 
     /// Waits for the peer of a restored session to resume it.
@@ -262,7 +227,7 @@ impl Connection {
         &mut self,
         now: Time,
         session: Session,
-        attachment: crate::connection::lifecycle::attachment::Attachment,
+        attachment: Attachment,
         peer_key: crate::crypto::PublicKey,
     ) {
         self.session = session.drawing_on(&self.budgets);
@@ -274,7 +239,7 @@ impl Connection {
     /// Repeats the PONG of the pending connection that `ping` is for. Returns whether there is one.
     pub(in crate::connection) fn repeat_pending(&mut self, ping: &Datagram) -> bool {
         let Some(index) = self.pending_id(ping) else { return false };
-        let pending = &mut self.succession.pending[index];
+        let pending = self.succession.pending(index);
         if ping.from == pending.paths[Main].remote() {
             pending.pong.due = true;
         }
@@ -283,30 +248,18 @@ impl Connection {
 
     /// Returns how long a pending connection may stay silent. A granted one is kept for as long as the peer may rely on
     /// it.
-    pub(in crate::connection) fn pending_patience(&self) -> std::time::Duration {
-        if self.succession.refusal { self.config.handshake_timeout } else { self.activity.idle_timeout }
-    }
-
-    /// Returns when the first connection that was granted and is not yet proven is given up.
-    pub(in crate::connection) fn pending_timeout(&self) -> Option<Time> {
-        let until = |pending: &Self| pending.activity.received + pending.pending_patience();
-        self.succession.pending.iter().map(until).min()
+    pub(in crate::connection) fn pending_until(&self) -> Time {
+        let refused = self.succession.is_refusal();
+        self.activity.received
+            + if refused { self.config.handshake_timeout } else { self.activity.idle_timeout }
     }
 
     /// Drops pending connections that have been silent for too long.
     pub(in crate::connection) fn expire_pending(&mut self, now: Time) {
-        let is_over = |pending: &Self| pending.activity.received + pending.pending_patience() <= now;
-        let over: Vec<ConnectionId> = self
-            .succession
-            .pending
-            .iter()
-            .filter(|pending| is_over(pending))
-            .map(|pending| pending.local_id())
-            .collect();
+        let over = self.succession.expire(now);
         if let Some(observer) = &mut self.observer {
             over.iter().for_each(|id| observer.on_grant_expired(now, *id));
         }
-        self.succession.pending.retain(|pending| !is_over(pending));
         self.endpoint_events.extend(over.into_iter().map(EndpointEvent::IdUnused));
     }
 }

@@ -32,18 +32,8 @@ impl Connection {
     /// Takes from refused keys what they have beside the connection: the right of an heir, and pending connections.
     fn strip(&mut self, lets_in: &mut dyn FnMut(&PublicKey, SocketAddr) -> bool) {
         let remote = self.remote();
-        if self.succession.attachment.heir.as_deref().is_some_and(|heir| !lets_in(heir, remote)) {
-            self.succession.attachment.heir = None;
-        }
-        let mut gone = Vec::new();
-        self.succession.pending.retain(|pending| {
-            let stays = pending.peer.key.is_none_or(|key| lets_in(&key, pending.remote()));
-            if !stays {
-                gone.push(EndpointEvent::IdUnused(pending.local_id()));
-            }
-            stays
-        });
-        self.endpoint_events.extend(gone);
+        let gone = self.succession.strip(remote, lets_in);
+        self.endpoint_events.extend(gone.into_iter().map(EndpointEvent::IdUnused));
     }
 
     fn end_revoked(&mut self, now: Time) -> bool {

@@ -72,7 +72,7 @@ impl Connection {
     ) -> Result<(), SuspendError> {
         if self.ending.is_waiting() {
             // The peer cannot be told.
-            self.succession.own_heir = heir.map(Box::new);
+            self.succession.set_own_heir(heir);
             self.finish_suspend(now, None);
             return Ok(());
         }
@@ -82,14 +82,14 @@ impl Connection {
         if !self.ending.is_open() {
             return Err(SuspendError::Closing);
         }
-        if self.succession.attachment.session.is_none() {
+        if self.succession.attachment.session().is_none() {
             return Err(SuspendError::NoSession);
         }
         if let Some(observer) = &mut self.observer {
             observer.on_suspending(now, mode.words(), heir.as_ref());
         }
         let block = Some(suspend(heir.as_ref()));
-        self.succession.own_heir = heir.map(Box::new);
+        self.succession.set_own_heir(heir);
         self.ending = Ending::Suspending { give_up: now + self.config.close_timeout, block, answered: false };
         if mode == SuspendMode::Snapshot {
             self.send_suspend();
@@ -110,8 +110,8 @@ impl Connection {
     pub(in crate::connection) fn suspend_again(&mut self, before: &mut Self) {
         let Ending::Suspending { give_up, block, .. } = &mut before.ending else { return };
         let was_sent = block.is_none();
-        self.succession.own_heir = before.succession.own_heir.take();
-        let block = Some(suspend(self.succession.own_heir.as_deref()));
+        self.succession.set_own_heir(before.succession.take_own_heir());
+        let block = Some(suspend(self.succession.own_heir()));
         self.ending = Ending::Suspending { give_up: *give_up, block, answered: false };
         if was_sent {
             self.send_suspend();
@@ -130,7 +130,7 @@ impl Connection {
     /// Returns the suspended session, once. `own_key` is this end's key, and `wall` the wall-clock time at `now`, since
     /// the epoch. Lifetimes run on from the suspension, however late this is called.
     pub fn take_suspended(&mut self, now: Time, own_key: PublicKey, wall: Duration) -> Option<Suspended> {
-        let (left_at, suspended) = *self.succession.suspended.take()?;
+        let (left_at, suspended) = self.succession.take_suspended()?;
         let at = wall.saturating_sub(now.since(left_at));
         Some(Suspended { own_key, at, ..suspended })
     }
@@ -147,13 +147,13 @@ impl Connection {
         let Some(peer) = self.peer.key.expected("the key of the peer that suspends") else { return Ok(()) };
         match &mut self.ending {
             Ending::Open => {
-                self.succession.attachment.heir = heir.map(Box::new);
+                self.succession.attachment.set_heir(heir);
                 let bytes = self.session.kept_bytes();
                 self.endpoint_events.push_back(EndpointEvent::WaitWanted { peer, bytes });
             }
             // Both ends suspend at once. Neither waits yet, and the one that comes back first waits for the other.
             Ending::Suspending { answered, .. } => {
-                self.succession.attachment.heir = heir.map(Box::new);
+                self.succession.attachment.set_heir(heir);
                 if !std::mem::replace(answered, true) {
                     self.control.notice(suspend_ack(Duration::ZERO));
                 }
@@ -241,11 +241,11 @@ impl Connection {
             remote: self.remote(),
             at: Duration::ZERO,
             peer_waits: wait,
-            heir: self.succession.own_heir.take().map(|heir| *heir),
+            heir: self.succession.take_own_heir(),
             app_data: Bytes::new(),
             snapshot: Bytes::from_owner(Zeroizing::new(snapshot)),
         };
-        self.succession.suspended = Some(Box::new((now, suspended)));
+        self.succession.keep(now, suspended);
         self.prepare_suspend_ack(now, false);
         self.finish(now, CloseReason::Suspended, None);
         self.farewell.due = false;
@@ -253,18 +253,12 @@ impl Connection {
 
     /// Sets the session's id, which is chosen when the session begins.
     pub(crate) fn name_session(&mut self, session: [u8; 16]) {
-        self.succession.attachment.session = Some(session);
+        self.succession.attachment.name(Some(session));
     }
 
     /// Returns the claim that proves that this is the session's other end.
     pub(in crate::connection) fn claim(&self) -> Option<Claim> {
-        match &self.succession.attachment.claim {
-            Some(claim) => Some((**claim).clone()),
-            None => {
-                let secret = self.keys.as_ref()?.keys().resumption(self.side);
-                Some(Claim::new(self.succession.attachment.session?, 0, secret))
-            }
-        }
+        self.succession.attachment.claim(|| Some(self.keys.as_ref()?.keys().resumption(self.side)))
     }
 
     /// Counts everything in flight as lost, on all paths: nothing more will be heard of it.

@@ -51,7 +51,7 @@ impl Connection {
         if let Some(observer) = &mut self.observer {
             observer.begin_packet();
         }
-        if !self.succession.pending.is_empty() && self.handle_pending(now, &datagram) {
+        if self.succession.has_pending() && self.handle_pending(now, &datagram) {
             return;
         }
         let detached = matches!(self.ending, crate::connection::lifecycle::close::Ending::Detached { .. });

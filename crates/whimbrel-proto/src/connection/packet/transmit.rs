@@ -158,12 +158,12 @@ impl Connection {
             return Some(self.paths[Main].transmit(pong.len(), None));
         }
         if let Some(transmit) =
-            self.succession.pending.iter_mut().find_map(|pending| pending.transmit_single(now, out))
+            self.succession.all_pending().find_map(|pending| pending.transmit_single(now, out))
         {
             return Some(transmit);
         }
         if self.ending.is_detached() {
-            return self.transmit_dial(now, out);
+            return self.succession.dial()?.transmit(now, out);
         }
         let mut paths = self.paths.all();
         paths.find_map(|at| {

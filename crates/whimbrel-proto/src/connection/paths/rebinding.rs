@@ -43,8 +43,14 @@ const LONGEST_DOUBT: Duration = Duration::from_secs(1);
 
 /// The longest wait for the answer to each try. The measured round trip may be that of an outage, or of somebody who
 /// held packets back.
-pub(in crate::connection) const PATIENCE: [Duration; PROBES as usize] =
+const PATIENCE: [Duration; PROBES as usize] =
     [Duration::from_secs(1), Duration::from_secs(3), Duration::from_secs(6)];
+
+/// The shortest wait for the answer to each try at an address other than the path's own. The way there may be much
+/// longer than the way that was measured. If no answer came in time, each round of tries would be forgotten before its
+/// answers come, and the peer never be followed. The second try is soon, since the first may be lost.
+const LEAST_PATIENCE: [Duration; PROBES as usize] =
+    [Duration::ZERO, Duration::from_secs(1), Duration::from_secs(3)];
 
 impl Rebinding {
     pub(in crate::connection) fn new(
@@ -82,13 +88,27 @@ impl Rebinding {
         self.challenge.wrapping_add(self.tries.into())
     }
 
+    /// Returns the shortest wait for the answer to the next try at an address that is not the path's own. `last` says
+    /// that there is no room for another.
+    pub(in crate::connection) fn least_wait(&self, last: bool) -> Duration {
+        let least = LEAST_PATIENCE[self.nth()];
+        if last { least.max(LEAST_PATIENCE[1]) } else { least }
+    }
+
+    /// Records a try, whose answer is expected within `wait`.
     pub(in crate::connection) fn on_probe(&mut self, now: Time, wait: Duration) {
+        let wait = wait.min(PATIENCE[self.nth()]);
         if let Some(asked) = self.asked.get_mut(usize::from(self.tries)) {
             *asked = now;
         }
         self.tries += 1;
         self.next_probe = now + wait;
         self.answer = None;
+    }
+
+    /// Returns the place of the next try among all.
+    fn nth(&self) -> usize {
+        usize::from(self.tries.min(PROBES - 1))
     }
 
     /// Handles an answer, which may be to one of the challenges sent.

@@ -7,7 +7,7 @@ use super::Path;
 use crate::Time;
 use crate::connection::packet::lengths::CHALLENGE_LEN;
 use crate::connection::paths::former::Former;
-use crate::connection::paths::rebinding::{PATIENCE, PROBES, Rebinding};
+use crate::connection::paths::rebinding::{PROBES, Rebinding};
 use crate::connection::paths::validation::{Challenges, Validation};
 
 /// A challenge to the peer's former address, with the answer to the peer's own challenge if there is one.
@@ -79,11 +79,13 @@ impl Path {
     pub(in crate::connection) fn on_challenge(&mut self, now: Time, size: usize) {
         let wait = self.recovery.rtt.deadline() * 2;
         if let Some(rebinding) = self.rebinding.as_deref_mut() {
-            let wait = wait.min(PATIENCE[usize::from(rebinding.tries).min(PATIENCE.len() - 1)]);
-            rebinding.on_probe(now, wait);
             let own = rebinding.remote == self.ends.remote;
             let allowance = if own { &mut self.validation } else { &mut rebinding.allowance };
             allowance.on_sent(size);
+            let last = allowance.room() < CHALLENGE_LEN;
+            // The measured round trip is that of the path's own address.
+            let wait = if own { wait } else { wait.max(rebinding.least_wait(last)) };
+            rebinding.on_probe(now, wait);
         }
     }
 
