@@ -312,5 +312,5 @@ pub fn blocks_of_a_hostile_peer(input: &[u8]) {
 
 /// Operations on both ends, checked by the model.
 pub fn operations(input: &[u8]) {
-    checker::run(&mut checker::FromBytes::new(input), 1);
+    checker::run(&mut checker::FromBytes::new(input), checker::INPUT_SEED);
 }

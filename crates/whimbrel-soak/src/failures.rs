@@ -28,26 +28,26 @@ impl Classes {
     }
 }
 
-/// Shortens a failed run and writes it to a file. Returns the text to print.
-pub(crate) fn shorten(kind: Kind, seed: u64, complaint: &str, limits: Limits) -> String {
-    let tape = Tape::of_seed(kind, seed);
+/// Shortens a failed run and writes it to a file of its kind and `name`. Returns the text to print.
+pub(crate) fn shorten(tape: &Tape, name: &str, complaint: &str, limits: Limits) -> String {
+    let kind = tape.kind.name();
     let (begin, mut runs) = (Instant::now(), 0);
-    let reduced = reduce(&tape, complaint, &mut || {
+    let reduced = reduce(tape, complaint, &mut || {
         runs += 1;
         runs <= limits.runs && begin.elapsed() < limits.time
     });
-    let file = PathBuf::from(FOLDER).join(format!("{}-{seed}.txt", kind.name()));
+    let file = PathBuf::from(FOLDER).join(format!("{kind}-{name}.txt"));
     // Runs it once more to learn where the failure was noticed.
     let complaint = trial::run(&reduced.tape).err().unwrap_or(reduced.complaint);
     let comment: String = complaint.lines().map(|line| format!("# {line}\n")).collect();
     let text = format!("{comment}{}", reduced.tape);
-    let kept = match fs::write(&file, &text) {
+    let written = fs::create_dir_all(FOLDER).and_then(|()| fs::write(&file, &text));
+    let kept = match written {
         Ok(()) => format!("to repeat it: cargo xtask soak --replay {}", file.display()),
         Err(error) => format!("{} cannot be written: {error}", file.display()),
     };
     format!(
-        "{} seed {seed}: {} of {} operations suffice, found in {} runs and {:.0} s\n{text}{kept}",
-        kind.name(),
+        "{kind} {name}: {} of {} operations suffice, found in {} runs and {:.0} s\n{text}{kept}",
         reduced.tape.len(),
         tape.len(),
         reduced.runs,

@@ -14,6 +14,7 @@ use anyhow::{Context, anyhow};
 use clap::Parser;
 use whimbrel_sim::checker::{Kind, Tape};
 
+use failures::Limits;
 use shift::Shift;
 
 /// Runs the random-operation test on many seeds, on all cores, and shortens failures.
@@ -48,6 +49,9 @@ struct Cli {
     /// Run what this file describes instead, and report what is wrong.
     #[arg(long, value_name = "FILE")]
     replay: Option<PathBuf>,
+    /// Run this input of the fuzz target `operations` instead, and shorten it if it fails.
+    #[arg(long, value_name = "FILE", conflicts_with = "replay")]
+    input: Option<PathBuf>,
     /// Plant a fault, to see whether the test finds it.
     #[cfg(feature = "mutants")]
     #[arg(long, value_name = "NAME")]
@@ -59,6 +63,7 @@ Examples:
   cargo xtask soak --seeds 1000000 --from 5000000000    a million seeds that CI does not run
   cargo xtask soak --seeds 1000 --from 17 --fresh       seeds that were done before, once more
   cargo xtask soak --replay target/soak/operations-17.txt
+  cargo xtask soak --input fuzz/artifacts/operations/crash-0a1b2c
 
 The seeds that are done are recorded in target/soak/. After Ctrl-C, the same command continues from
 there. After a change of the program it starts over, since the record is about another program.
@@ -89,6 +94,10 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     let planted = planted(&cli)?;
     if let Some(file) = &cli.replay {
         return replay(file);
+    }
+    let limits = Limits { runs: cli.effort, time: Duration::from_secs(cli.patience) };
+    if let Some(file) = &cli.input {
+        return input(file, limits);
     }
     let kinds = cli.kind.map_or(Kind::ALL.to_vec(), |kind| vec![kind]);
     let threads = cli.threads.or_else(|| std::thread::available_parallelism().ok().map(usize::from));
@@ -122,6 +131,18 @@ fn planted(cli: &Cli) -> anyhow::Result<trial::Planted> {
 #[cfg(not(feature = "mutants"))]
 fn planted(_: &Cli) -> anyhow::Result<trial::Planted> {
     Ok(None)
+}
+
+/// Runs a fuzzer's input, and shortens it if it fails.
+fn input(file: &std::path::Path, limits: Limits) -> anyhow::Result<ExitCode> {
+    let bytes = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let tape = Tape::of_input(&bytes);
+    let Err(complaint) = trial::run(&tape) else {
+        println!("good: every promise was kept in {} operations", tape.len());
+        return Ok(ExitCode::SUCCESS);
+    };
+    println!("{}", failures::shorten(&tape, "input", &complaint, limits));
+    Ok(ExitCode::FAILURE)
 }
 
 /// Runs what a file describes.

@@ -121,7 +121,7 @@ impl Shift {
         drop(shared);
         if is_new && self.effort > 0 {
             let limits = Limits { runs: self.effort, time: self.patience };
-            say(bar, &shorten(kind, seed, complaint, limits));
+            say(bar, &shorten(&Tape::of_seed(kind, seed), &seed.to_string(), complaint, limits));
         }
     }
 

@@ -109,6 +109,19 @@ impl Run {
         self.until(|run| End::BOTH.iter().all(|end| proven(run, *end)));
     }
 
+    /// Before another outage of this length: if outages close to each other would add up to the idle timeout, waits until
+    /// both ends have heard from each other.
+    pub(super) fn end_silence(&mut self, outage: Duration) {
+        let most = self.config.idle_timeout / 2;
+        let silent = |run: &mut Self, most| {
+            End::BOTH.iter().any(|end| !run.is_away(*end) && run.pair.stats(*end).silent_for > most)
+        };
+        if silent(self, most.saturating_sub(outage)) {
+            let limit = self.config.idle_timeout / 2;
+            self.until_within(limit, |run| !silent(run, Duration::from_secs(5)));
+        }
+    }
+
     /// Returns whether the end was told that the other is suspended, and waits for it.
     fn was_told(&mut self, end: End) -> bool {
         let told = |event: &&Event| {

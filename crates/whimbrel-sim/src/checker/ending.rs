@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use whimbrel_proto::congestion::Congestion;
 use whimbrel_proto::session::TagSettings;
 use whimbrel_proto::{CloseReason, Event, SuspendMode, Tag, Time};
 
@@ -171,11 +172,16 @@ impl Run {
         desk.stalled.clear();
     }
 
+    /// The time that a fixed rate needs for what has not arrived, with headers and repetitions.
+    fn flushing(&mut self) -> Duration {
+        let Congestion::Fixed { bytes_per_s } = self.config.congestion else { return Duration::ZERO };
+        Duration::from_secs(self.model.undelivered() * 5 / 4 / bytes_per_s)
+    }
+
     /// Runs until everything is at rest.
     fn rest(&mut self) {
         self.ease();
-        let now = self.pair.now();
-        let until = now + REST;
+        let until = self.pair.now() + REST + self.flushing();
         while !self.is_at_rest() {
             assert!(self.pair.now() < until, "stalled: {:?} {:?}", self.state(), self.model.unquiet());
             self.pair.run(Duration::from_millis(20));

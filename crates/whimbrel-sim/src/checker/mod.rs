@@ -45,7 +45,7 @@ pub use reduce::{Reduced, class, reduce};
 pub use run::{play, run};
 pub use script::{OPERATIONS, Script};
 pub use special::{Attack, Special, View};
-pub use tape::{Kind, Tape};
+pub use tape::{INPUT_SEED, Kind, Tape};
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

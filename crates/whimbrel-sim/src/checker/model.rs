@@ -436,6 +436,18 @@ impl Model {
         flows.chain(open.map(|(number, sent)| format!("{number}: {sent:?}"))).take(8).collect()
     }
 
+    /// The bytes that may still have to go from one end to the other; the larger number of both directions.
+    pub fn undelivered(&self) -> u64 {
+        let bytes = |from: End| {
+            let sent = self.sent.iter().filter(|sent| sent.from == from);
+            let messages = sent.filter(|sent| sent.outcome.is_none() && sent.delivered.is_none());
+            let flows = self.flows.iter().filter(|((_, at), _)| *at == from).map(|(_, flow)| flow);
+            messages.map(|sent| sent.length as u64).sum::<u64>()
+                + flows.map(|flow| flow.written.saturating_sub(flow.read)).sum::<u64>()
+        };
+        End::BOTH.into_iter().map(bytes).max().unwrap_or_default()
+    }
+
     fn unheard(&self, at: End) -> Vec<(usize, &Sent)> {
         let claims = |sent: &Sent| {
             sent.from != at

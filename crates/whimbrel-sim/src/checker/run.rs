@@ -223,6 +223,7 @@ impl Run {
                 self.pair.relink(&self.link);
             }
             Operation::Down { time } => {
+                self.end_silence(time);
                 self.pair.relink("loss=100%");
                 self.pass(time);
                 self.pair.relink(&self.link);

@@ -5,7 +5,10 @@ use std::fmt::{self, Display};
 use std::str::FromStr;
 
 use super::moving::MoveScript;
-use super::{Coverage, Dice, Script, Seeded, complaint, moving, run};
+use super::{Coverage, Dice, FromBytes, Script, Seeded, complaint, moving, run};
+
+/// The seed of the world in which a fuzzer's input is run.
+pub const INPUT_SEED: u64 = 1;
 
 /// The kind of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -67,6 +70,12 @@ impl Tape {
     /// Records the decisions of a seed.
     pub fn of_seed(kind: Kind, seed: u64) -> Self {
         Self { kind, seed, parts: Vec::new() }.recorded(&mut Seeded::new(seed))
+    }
+
+    /// Records the decisions of a fuzzer's input, as the target `operations` runs it.
+    pub fn of_input(input: &[u8]) -> Self {
+        Self { kind: Kind::Operations, seed: INPUT_SEED, parts: Vec::new() }
+            .recorded(&mut FromBytes::new(input))
     }
 
     /// Keeps only the decisions that are used, each within its limits.

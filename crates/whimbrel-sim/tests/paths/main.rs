@@ -13,6 +13,7 @@ mod primary;
 mod probes;
 mod rebinds;
 mod shared;
+mod slower;
 
 use std::time::Duration;
 
