@@ -93,6 +93,20 @@ impl UdpSocket {
         self.socket.local_addr()
     }
 
+    /// Sets the mark of what the socket sends (`SO_MARK`), for the system's firewall and routing rules.
+    ///
+    /// # Errors
+    /// `Unsupported`: the system is not Linux. `PermissionDenied`: the process lacks CAP_NET_ADMIN.
+    pub fn set_mark(&self, mark: u32) -> io::Result<()> {
+        #[cfg(target_os = "linux")]
+        return SockRef::from(&self.socket).set_mark(mark);
+        #[cfg(not(target_os = "linux"))]
+        {
+            let _ = mark;
+            Err(io::ErrorKind::Unsupported.into())
+        }
+    }
+
     /// The most datagrams that one system call sends. It is 1 where segmentation offload is missing or has failed, so
     /// it may fall to 1 at any time.
     pub fn max_gso_segments(&self) -> usize {

@@ -15,6 +15,10 @@ pub enum Command {
     /// takes its time for this goes on calling [`Service::next`](crate::Service::next): one more [`Command::Stop`]
     /// means that it should end at once.
     Stop(StoppedBy),
+    /// Hand the service over to the process at the other end of this connection, which belongs to the same user or to
+    /// root. Whatever both say to one another is theirs to define. Dropping it refuses.
+    #[cfg(unix)]
+    HandOver(tokio::net::UnixStream),
 }
 
 /// Who asked a service to stop.

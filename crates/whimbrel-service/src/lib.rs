@@ -73,7 +73,7 @@ pub use bind::{BindFailed, bind, bind_advice, bind_both_families};
 pub use command::{Asked, Command, StoppedBy};
 pub use config_file::{ConfigError, Mistake, parse_config, read_config, refuse_setting};
 #[cfg(unix)]
-pub use control::{AskError, Request, ask};
+pub use control::{AskError, Request, ask, take_over};
 pub use dial::{Dial, DialError, DialOptions, NoAnswer};
 pub use error::ServiceError;
 pub use listen::{ListenError, ListenOptions, Listening};

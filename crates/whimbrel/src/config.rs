@@ -47,6 +47,9 @@ pub struct Config {
     pub receive_loops: Option<usize>,
     /// The networks of this host to use. Default: `Auto`, all of them as they come and go.
     pub paths: Paths,
+    /// A mark on all that the endpoint sends (`SO_MARK`), for the system's firewall and routing rules. Linux only, and the
+    /// process needs CAP_NET_ADMIN. Default: none.
+    pub mark: Option<u32>,
     /// A salt from which the reset tokens of this endpoint are derived. Keep 32 random bytes across restarts: peers
     /// then notice a restart at the same address at once. Default None: a new salt each time. Peers then notice a
     /// restart by silence, or when they dial the session again.
@@ -73,6 +76,7 @@ whimbrel_proto::setters!(Config {
     backlog: usize,
     receive_loops: Option<usize>,
     paths: Paths,
+    mark: Option<u32>,
     reset_salt: Option<Secret>,
     key_log: Option<PathBuf>,
     qlog_dir: Option<PathBuf>,
@@ -102,6 +106,7 @@ impl Default for Config {
             backlog: 1024,
             receive_loops: None,
             paths: Paths::default(),
+            mark: None,
             reset_salt: None,
             key_log: key_log::from_environment(),
             qlog_dir: recording::from_environment(),

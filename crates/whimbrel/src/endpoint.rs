@@ -105,6 +105,9 @@ impl Endpoint {
         }
         let Opened { socket, is_ours } = address.open()?;
         let sockets = open_loops(socket, is_ours, &config)?;
+        if let Some(mark) = config.mark {
+            sockets.iter().try_for_each(|socket| socket.set_mark(mark)).map_err(BindError::Mark)?;
+        }
         let mut config = config;
         let key_log = match &config.key_log {
             Some(path) => {

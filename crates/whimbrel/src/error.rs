@@ -28,6 +28,11 @@ pub enum BindError {
     /// The socket that was passed in cannot be used.
     #[error("cannot use this socket: {0}; hand in a UDP socket that is bound")]
     Socket(io::Error),
+    /// The sockets cannot be marked.
+    #[error(
+        "cannot mark what is sent: {0}; marks exist on Linux only: run with CAP_NET_ADMIN, or set no mark"
+    )]
+    Mark(io::Error),
     /// The sockets for several receive loops cannot be opened.
     #[error(
         "cannot open {loops} sockets on one address: {error}; set `receive_loops` to 1, or leave it unset"

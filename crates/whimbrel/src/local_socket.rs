@@ -44,10 +44,11 @@ pub(crate) struct LocalSockets {
 }
 
 impl LocalSockets {
-    /// Returns the socket for an address. If it has to be opened, `receive` starts receiving on it.
+    /// Returns the socket for an address, with this mark. If it has to be opened, `receive` starts receiving on it.
     pub(crate) fn get(
         &self,
         local: &Local,
+        mark: Option<u32>,
         receive: impl FnOnce(Arc<UdpSocket>) -> AbortHandle,
     ) -> io::Result<Arc<LocalSocket>> {
         let ip = local.path.address;
@@ -66,6 +67,7 @@ impl LocalSockets {
             None => options.open(address)?,
         };
         let socket = Arc::new(UdpSocket::from_std(socket)?);
+        mark.map_or(Ok(()), |mark| socket.set_mark(mark))?;
         let receiving = receive(Arc::clone(&socket));
         let socket = Arc::new(LocalSocket { address: socket.local_addr()?, index, socket, receiving });
         open.insert(ip, Arc::downgrade(&socket));

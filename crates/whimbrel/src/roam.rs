@@ -51,7 +51,7 @@ impl EndpointShared {
 
     /// Returns the socket for an address of this host.
     pub(crate) fn local_socket(self: &Arc<Self>, local: &Local) -> std::io::Result<Arc<LocalSocket>> {
-        self.networks.sockets.get(local, |socket| {
+        self.networks.sockets.get(local, self.config.mark, |socket| {
             let door = Door { socket, home: 0, accept: None };
             tokio::spawn(receive(Arc::clone(self), door)).abort_handle()
         })

@@ -238,6 +238,7 @@ fn config() {
         backlog: it.backlog,
         receive_loops: none(it.receive_loops),
         paths: it.paths,
+        mark: none(it.mark),
         reset_salt: none(it.reset_salt),
         key_log: Words("by environment"),
         qlog_dir: Words("by environment"),

@@ -59,6 +59,19 @@ pub async fn ask(path: &Path, request: Request) -> Result<serde_json::Value, Ask
     ask_within(path, request, LONGEST_ANSWER).await
 }
 
+/// Asks a service over its control socket to hand itself over to this process. What comes over the connection then is
+/// defined by the service; it is closed if the service cannot do that.
+///
+/// # Errors
+/// No service listens.
+pub async fn take_over(path: &Path) -> Result<UnixStream, AskError> {
+    let mut stream = UnixStream::connect(path).await.map_err(|error| unreachable(path, error))?;
+    let mut line = serde_json::to_vec(&Request::HandOver).map_err(|_| AskError::NoAnswer(path.to_owned()))?;
+    line.push(b'\n');
+    stream.write_all(&line).await.map_err(|_| AskError::NoAnswer(path.to_owned()))?;
+    Ok(stream)
+}
+
 async fn ask_within(path: &Path, request: Request, longest: u64) -> Result<serde_json::Value, AskError> {
     let stream = UnixStream::connect(path).await.map_err(|error| unreachable(path, error))?;
     let answered = tokio::time::timeout(PATIENCE, exchange(stream, request, longest)).await;

@@ -8,7 +8,7 @@ mod server;
 
 use serde::{Deserialize, Serialize};
 
-pub use client::{AskError, ask};
+pub use client::{AskError, ask, take_over};
 pub(crate) use server::ControlServer;
 
 /// The longest request, bytes.
@@ -25,6 +25,8 @@ pub enum Request {
     Reload,
     /// Stops the service gracefully.
     Stop,
+    /// Hands the service over: the connection is the service's own from here on. Send it with [`take_over`].
+    HandOver,
 }
 
 /// One answer line.

@@ -172,6 +172,13 @@ async fn serve(client: UnixStream, subject: &Subject, commands: &mpsc::Sender<Co
         let asked = tokio::time::timeout(PATIENCE, next_line(&mut lines)).await;
         let Ok(Some(line)) = asked.unwrap_or(Ok(None)) else { return Ok(()) };
         let answer = match serde_json::from_slice(&line) {
+            Ok(Request::HandOver) => {
+                // The client waits for the service, so nothing of it was read too far.
+                if let Ok(stream) = lines.into_inner().reunite(write) {
+                    commands.send(Command::HandOver(stream)).await.ok();
+                }
+                return Ok(());
+            }
             Ok(Request::Stop) => match commands.reserve().await {
                 Ok(stop) => {
                     // The process may end as soon as it is told to, so the client is answered first.

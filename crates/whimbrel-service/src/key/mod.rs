@@ -22,3 +22,4 @@ pub use known_peers::{KnownPeers, KnownPeersError};
 pub use places::{NoPlace, default_key_file, default_known_peers_file};
 pub use psk::{PskError, read_psk, save_new_psk};
 pub(crate) use salt::ResetSalt;
+pub use salt::release_reset_salts;

@@ -8,6 +8,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use whimbrel::Secret;
 use zeroize::Zeroizing;
@@ -86,9 +87,18 @@ fn take(path: &Path) -> io::Result<Taken> {
     })?;
     shut(&file)?;
     let salt = read_or_make(&mut file)?;
-    // The lock lasts as long as the process.
-    std::mem::forget(file);
+    // The lock lasts as long as the process, or until another takes its service over.
+    LOCKED.lock().unwrap_or_else(PoisonError::into_inner).push(file);
     Ok(Taken { salt, is_new })
+}
+
+/// The files whose locks this process holds.
+static LOCKED: Mutex<Vec<File>> = Mutex::new(Vec::new());
+
+/// Gives up the locks on all reset salts of this process, so that another process can take its place. Listen no more
+/// with the endpoints that used them.
+pub fn release_reset_salts() {
+    LOCKED.lock().unwrap_or_else(PoisonError::into_inner).clear();
 }
 
 fn read_or_make(file: &mut File) -> io::Result<Secret> {
