@@ -127,7 +127,9 @@ fn describe(status: &StatusReport) -> Vec<String> {
         format!("{}, process {pid}, up {}", name.trim_end(), delay(uptime_s * 1e6)),
         format!("whimbrel://{public_key}@{address}"),
     ];
-    if let Value::Object(more) = more {
+    if service == "proxy" {
+        lines.extend(crate::proxy::describe(more));
+    } else if let Value::Object(more) = more {
         lines.extend(more.iter().map(|(name, value)| format!("{name}: {value}")));
     }
     lines.push(plural(sessions.len() as u64, "session"));

@@ -6,7 +6,7 @@ mod common;
 
 use common::{Home, whimbrel};
 
-const COMMANDS: [&[&str]; 18] = [
+const COMMANDS: [&[&str]; 19] = [
     &[],
     &["key"],
     &["key", "new"],
@@ -19,6 +19,7 @@ const COMMANDS: [&[&str]; 18] = [
     &["perf", "serve"],
     &["perf", "run"],
     &["link"],
+    &["proxy", "train"],
     &["status"],
     &["reload"],
     &["stop"],

@@ -180,6 +180,12 @@ fn each_way_in_carries_every_byte_in_both_directions() {
         (&status["more"]["flows"]["opened"], &status["more"]["peers"][0]["state"]),
         (&3.into(), &"connected".into())
     );
+    let output =
+        whimbrel(&Home::new("proxy-ways-text")).args(["proxy", "status", &pair.control]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    for part in ["1 peer\n", ": connected\n", "flows, ", " so far, 0 refused\n", "1 session\n"] {
+        assert!(text.contains(part), "{part:?} in {text}");
+    }
     let mut scrape = dial(pair.metrics);
     scrape.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
     let metrics = String::from_utf8(read_to_end(&scrape)).unwrap();
@@ -261,6 +267,80 @@ fn a_program_is_told_why_there_is_no_connection() {
     assert_eq!(ended, Err(ErrorKind::ConnectionReset), "a forward resets what it cannot carry");
     other.set_nonblocking(true).unwrap();
     assert!(other.accept().is_err(), "nobody connected to what is not permitted");
+}
+
+/// A listener that answers no SYN any more: its queue is full of the connections that are returned, too.
+fn deaf() -> (Socket, Vec<Socket>, SocketAddr) {
+    let listener = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    listener.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+    listener.listen(0).unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut queue = Vec::new();
+    while queue.len() < 50 {
+        let waiting = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        let connected = waiting.connect_timeout(&address, Duration::from_millis(300)).is_ok();
+        queue.push(waiting);
+        if !connected {
+            break;
+        }
+    }
+    (listener, queue, address.as_socket().unwrap())
+}
+
+#[test]
+fn a_program_that_gives_up_while_it_waits_costs_nothing_more() {
+    let (_listener, _queue, address) = deaf();
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let permits = format!("{address},127.0.0.1:{port}");
+    let pair = pair("gives-up", &permits, &address.to_string(), str::to_owned);
+    let running = |wanted: u64, within: Duration| {
+        let began = Instant::now();
+        loop {
+            let text = http(pair.metrics);
+            let counts = text.lines().filter(|line| line.starts_with("whimbrel_proxy_flows{"));
+            let now: u64 = counts.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum();
+            if now == wanted || began.elapsed() > within {
+                return now;
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+    };
+    let mut socks = dial(pair.socks);
+    socks.write_all(&[5, 1, 0, 5, 1, 0, 1, 127, 0, 0, 1]).unwrap();
+    socks.write_all(&address.port().to_be_bytes()).unwrap();
+    let mut connect = dial(pair.connect);
+    write!(connect, "CONNECT {address} HTTP/1.1\r\n\r\n").unwrap();
+    let forward = dial(pair.forward);
+    assert_eq!(running(3, PATIENCE), 3, "all wait for the far end");
+    // A program of the forward may end its direction and wait; it gives up by a reset.
+    forward.shutdown(Shutdown::Write).unwrap();
+    drop((socks, connect));
+    // Connecting takes 15 s.
+    assert_eq!(running(1, Duration::from_secs(10)), 1, "the forward still waits");
+    SockRef::from(&forward).set_linger(Some(Duration::ZERO)).unwrap();
+    drop(forward);
+    assert_eq!(running(0, Duration::from_secs(4)), 0);
+
+    // Bytes that nobody reads do not hide a reset.
+    let (mut flow, code) = pair.socks("127.0.0.1", port);
+    assert_eq!((code, running(1, PATIENCE)), (0, 1));
+    let (mut server, _) = silent.accept().unwrap();
+    flow.set_write_timeout(Some(Duration::from_secs(1))).unwrap();
+    while flow.write(&[7; 1 << 20]).is_ok() {}
+    SockRef::from(&flow).set_linger(Some(Duration::ZERO)).unwrap();
+    drop(flow);
+    assert_eq!(running(0, PATIENCE), 0);
+    server.set_read_timeout(Some(PATIENCE)).unwrap();
+    let error = std::io::copy(&mut server, &mut std::io::sink()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+}
+
+/// Fetches the metrics.
+fn http(address: SocketAddr) -> String {
+    let mut tcp = dial(address);
+    tcp.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+    String::from_utf8(read_to_end(&tcp)).unwrap()
 }
 
 #[test]

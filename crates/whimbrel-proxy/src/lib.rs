@@ -1,15 +1,20 @@
 //! The proxy: unmodified TCP and UDP programs over one sealed, multi-path session of Whimbrel.
 //!
-//! - [`protocol`] is what two proxies tell each other. [`policy`] decides what a peer may open. [`flow`] hands bytes on
-//!   between a program and a stream. These three are pure.
-//! - [`intercept`] takes programs' connections: SOCKS5, HTTP CONNECT and fixed forwards. [`relay`] has the sockets.
+//! - [`protocol`] is what two proxies tell each other. [`policy`] decides what becomes of a flow, and what a peer may
+//!   open. [`flow`] hands bytes on between a program and a stream, and [`compress`] makes them smaller on the link. These
+//!   four are pure.
+//! - [`intercept`] takes programs' connections: SOCKS5, HTTP CONNECT, fixed forwards, and TPROXY. [`relay`] has the
+//!   sockets.
+//! - [`upgrade`] is what one process hands over to another.
 //! - [`Proxy`] puts them together.
 //!
 //! docs/proxy.md is the guide, docs/proxy-protocol.md the protocol.
 
 #![warn(missing_debug_implementations)]
 
+pub mod compress;
 pub mod flow;
+mod handing_over;
 pub mod intercept;
 pub mod policy;
 pub mod protocol;
@@ -17,6 +22,7 @@ mod proxy;
 pub mod relay;
 mod settings;
 mod text;
+pub mod upgrade;
 
 pub use proxy::{News, Proxy, ProxyStatus, StartError};
 pub use settings::{PeerSettings, Settings, SettingsError, WaysIn};

@@ -1,20 +1,25 @@
 //! The proxy: peers, their sessions, and the ways in.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use whimbrel::{Endpoint, PublicKey};
 use whimbrel_service::{ActivityLog, Metrics, bind_advice};
 
+use crate::compress::Budget;
 use crate::intercept::Ingress;
-use crate::policy::{Permits, Rules};
-use crate::relay::{Flows, Peer, PeerState, SessionContext};
+use crate::intercept::tproxy::{Interception, TproxyError, TproxySettings};
+use crate::policy::{Condition, Permits, Rules};
+use crate::relay::{Dictionaries, DictionaryError, Flows, Limits, Peer, PeerState, SessionContext};
 use crate::settings::{PeerSettings, Settings, SettingsError};
+use crate::upgrade::Parcel;
 
 /// An error from starting a proxy. Each message says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -22,6 +27,12 @@ pub enum StartError {
     /// The settings contradict one another.
     #[error(transparent)]
     Settings(#[from] SettingsError),
+    /// A dictionary cannot be used.
+    #[error(transparent)]
+    Dictionary(#[from] DictionaryError),
+    /// Traffic cannot be intercepted.
+    #[error(transparent)]
+    Tproxy(#[from] TproxyError),
     /// An address for programs cannot be used.
     #[error("cannot listen on {address} for programs: {}", advice(*address, error))]
     Bind {
@@ -33,21 +44,39 @@ pub enum StartError {
 }
 
 /// Something that people should know.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum News {
     /// Programs can connect here.
     Serves(&'static str, SocketAddr),
+    /// What becomes of intercepted traffic from now on.
+    Interception(&'static str),
     /// A peer that is dialled came or went.
     Peer(Arc<str>, PeerState),
+    /// New flows for the first go to the second, its standby, from now on, or no longer.
+    Standby(Arc<str>, Arc<str>, bool),
+    /// A session with this peer could not be handed over or taken over, for this reason. Its flows are reset.
+    Lost(Arc<str>, String),
+    /// A condition of rules holds towards this peer from now on, or no longer.
+    Condition(Arc<str>, Condition, bool),
 }
 
 impl std::fmt::Display for News {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Serves(what, address) => write!(f, "{what} on {address}"),
+            Self::Interception(what) => f.write_str(what),
             Self::Peer(peer, PeerState::Connected) => write!(f, "connected to {peer}"),
             Self::Peer(peer, PeerState::Failed(why)) => {
                 write!(f, "not connected to {peer}: {why}; trying again")
+            }
+            Self::Standby(peer, standby, true) => {
+                write!(f, "{peer} cannot be reached: new flows go to {standby}")
+            }
+            Self::Standby(peer, _, false) => write!(f, "new flows go to {peer} again"),
+            Self::Lost(peer, why) => write!(f, "the session with {peer} was lost on the way: {why}"),
+            Self::Condition(peer, condition, true) => write!(f, "towards {peer}, `{condition}` holds now"),
+            Self::Condition(peer, condition, false) => {
+                write!(f, "towards {peer}, `{condition}` holds no longer")
             }
             Self::Peer(peer, PeerState::Absent) => write!(f, "not connected to {peer}"),
         }
@@ -58,12 +87,30 @@ impl std::fmt::Display for News {
 #[derive(Debug)]
 pub struct Proxy {
     settings: Settings,
-    endpoint: Endpoint,
-    peers: Arc<BTreeMap<PublicKey, Peer>>,
-    flows: Flows,
-    ingress: Option<Ingress>,
-    ways_in: JoinSet<()>,
-    sessions: JoinSet<()>,
+    pub(crate) endpoint: Endpoint,
+    pub(crate) peers: Arc<BTreeMap<PublicKey, Peer>>,
+    pub(crate) flows: Flows,
+    pub(crate) limits: Arc<Limits>,
+    pub(crate) ingress: Option<Ingress>,
+    /// Where programs connect to, by way in and address as the settings have it.
+    pub(crate) listeners: Vec<(String, std::net::TcpListener)>,
+    pub(crate) ways_in: JoinSet<()>,
+    /// Whether programs are served.
+    goes: watch::Sender<bool>,
+    /// It stays until flows have ended: their packets come by it, too.
+    pub(crate) interception: Option<Interception>,
+    pub(crate) sessions: JoinSet<()>,
+    pub(crate) tell: Tell,
+}
+
+/// Who hears of what people should know.
+#[derive(Clone)]
+pub(crate) struct Tell(pub(crate) Arc<dyn Fn(News) + Send + Sync>);
+
+impl std::fmt::Debug for Tell {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Tell")
+    }
 }
 
 /// What [`Proxy::status`] shows. Cheap to clone.
@@ -84,8 +131,28 @@ impl Proxy {
         activity: Option<ActivityLog>,
         tell: impl Fn(News) + Clone + Send + Sync + 'static,
     ) -> Result<Self, StartError> {
+        let parcel = Parcel::default();
+        let mut proxy = Self::prepare(settings, endpoint, activity, tell, &parcel).await?;
+        proxy.go_on(parcel);
+        Ok(proxy)
+    }
+
+    /// Prepares a proxy that goes on with what another process has handed over, on an endpoint with the same port. It carries
+    /// nothing before [`Proxy::go_on`], so that the other process can still go on by itself.
+    ///
+    /// # Errors
+    /// The settings contradict one another, or an address cannot be used.
+    pub async fn prepare(
+        settings: &Settings,
+        endpoint: &Endpoint,
+        activity: Option<ActivityLog>,
+        tell: impl Fn(News) + Clone + Send + Sync + 'static,
+        parcel: &Parcel,
+    ) -> Result<Self, StartError> {
         settings.check()?;
         let (flows, limits) = (Flows::default(), Arc::new(settings.limits.clone()));
+        let dictionaries = Arc::new(Dictionaries::read(&settings.dictionaries)?);
+        let budget = Budget::new(limits.max_compressed_flows, limits.compression_memory);
         let mut peers = BTreeMap::new();
         for peer in &settings.peers {
             let key = peer.key()?;
@@ -94,26 +161,40 @@ impl Proxy {
                 Permits::new(peer.may_open.iter().cloned()),
                 Arc::clone(&limits),
                 flows.clone(),
+                (Arc::clone(&dictionaries), &budget),
                 activity.clone(),
-            );
-            peers.insert(key, Peer::new(context));
+            )
+            .marked(settings.mark());
+            peers.insert(key, Peer::new(context, peer.standby.as_deref()));
         }
         let mut proxy = Self {
             settings: settings.clone(),
             endpoint: endpoint.clone(),
             peers: Arc::new(peers),
             flows,
+            limits: Arc::clone(&limits),
             ingress: None,
+            listeners: Vec::new(),
             ways_in: JoinSet::new(),
+            goes: watch::channel(false).0,
+            interception: None,
             sessions: JoinSet::new(),
+            tell: Tell(Arc::new(tell.clone())),
         };
         // Ports first: if one is taken, nobody is dialled.
-        proxy.let_in(settings, &limits, &tell).await?;
-        proxy.dial(settings, endpoint, &tell);
-        if settings.listen.is_some() {
-            proxy.accept(endpoint);
-        }
+        proxy.let_in(settings, &parcel.listeners, &tell).await?;
         Ok(proxy)
+    }
+
+    /// Goes on with what another process has handed over, dials peers, and serves programs and peers.
+    pub fn go_on(&mut self, parcel: Parcel) {
+        let resumed = parcel.sessions.iter().map(|session| session.note.peer).collect();
+        self.unpack(parcel);
+        self.dial(&resumed);
+        if self.settings.listen.is_some() {
+            self.accept();
+        }
+        self.goes.send_replace(true);
     }
 
     /// Lets no more programs in, and waits until the flows that run have ended. Returns how many are left, if it took
@@ -122,6 +203,11 @@ impl Proxy {
         self.ways_in.shutdown().await;
         drop(tokio::time::timeout(patience, self.flows.drained()).await);
         self.flows.counts().0
+    }
+
+    /// Returns whether the proxy intercepts traffic.
+    pub fn intercepts(&self) -> bool {
+        self.interception.is_some()
     }
 
     /// Registers the proxy's metrics.
@@ -155,16 +241,20 @@ impl Proxy {
             }
         }
         if let Some(ingress) = self.ingress.as_ref().filter(|_| self.settings.rules != new.rules) {
-            match ingress.lacks(&new.rules) {
+            let lacks = ingress
+                .lacks(&new.rules)
+                .map(|name| format!("peer {name}"))
+                .or_else(|| ingress.lacks_dictionary(&new.rules).map(|name| format!("dictionary {name}")));
+            match lacks {
                 // Carried to another peer, flows would go where nobody wants them.
-                Some(peer) => {
-                    said.push(format!("the rules stay as they were, since the peer {peer} needs a restart"))
+                Some(what) => {
+                    said.push(format!("the rules stay as they were, since the {what} needs a restart"))
                 }
                 None => {
                     // The settings were checked.
                     ingress.set_rules(Rules::new(new.rules.clone()).unwrap_or_default());
                     self.settings.rules.clone_from(&new.rules);
-                    said.push("rules changed, for new flows".to_owned());
+                    said.push("rules changed".to_owned());
                 }
             }
         }
@@ -178,56 +268,110 @@ impl Proxy {
     async fn let_in(
         &mut self,
         settings: &Settings,
-        limits: &Arc<crate::relay::Limits>,
-        tell: &impl Fn(News),
+        handed: &[(String, OwnedFd)],
+        tell: &(impl Fn(News) + Clone + Send + Sync + 'static),
     ) -> Result<(), StartError> {
-        let Some(peer) = settings.peers.iter().find(|peer| peer.url.is_some()) else { return Ok(()) };
+        let Some(peer) = settings.first() else { return Ok(()) };
         let Some(peer) = self.peers.get(&peer.key()?).cloned() else { return Ok(()) };
         let rules = Rules::new(settings.rules.clone()).map_err(SettingsError::from)?;
         let peers = self.peers.values().cloned();
-        let ingress = Ingress::new(peer, peers, rules, Arc::clone(limits), self.flows.clone());
+        let ingress = Ingress::new(peer, peers, rules, Arc::clone(&self.limits), self.flows.clone());
         self.ingress = Some(ingress.clone());
+        let (watching, tell_condition) = (ingress.clone(), tell.clone());
+        self.sessions.spawn(watching.watch_network(tell_condition));
         let ways = &settings.ways_in;
         if let Some(address) = ways.socks {
-            let listener = listen(address, "SOCKS5", tell).await?;
+            let listener = self.listen(address, "SOCKS5", handed, tell).await?;
             self.run(ingress.clone().serve_socks(listener, ways.users.clone()));
         }
         if let Some(address) = ways.connect {
-            let listener = listen(address, "HTTP CONNECT", tell).await?;
+            let listener = self.listen(address, "HTTP CONNECT", handed, tell).await?;
             self.run(ingress.clone().serve_connect(listener));
         }
         for forward in &ways.forward {
-            let listener = listen(forward.listen, "a forward", tell).await?;
+            let listener = self.listen(forward.listen, "a forward", handed, tell).await?;
             self.run(ingress.clone().serve_forward(listener, forward.target.clone()));
         }
+        match &ways.tproxy {
+            Some(settings) => self.intercept(settings, ingress, tell.clone()).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn intercept(
+        &mut self,
+        settings: &TproxySettings,
+        ingress: Ingress,
+        tell: impl Fn(News) + Send + 'static,
+    ) -> Result<(), StartError> {
+        let settings = settings.clone();
+        let failed =
+            |_| TproxyError::System { what: "intercepting failed", error: io::ErrorKind::Other.into() };
+        // It runs other programs.
+        let started = tokio::task::spawn_blocking(move || Interception::start(&settings)).await;
+        let mut interception = started.map_err(failed)??;
+        tell(News::Interception("traffic is intercepted"));
+        let serving = interception.serve(ingress, move |what| tell(News::Interception(what)));
+        self.interception = Some(interception);
+        self.run(serving);
         Ok(())
     }
 
-    fn run(&mut self, serving: impl Future<Output = ()> + Send + 'static) {
-        self.ways_in.spawn(serving);
+    /// Listens for programs. An address on which the former process has listened is taken over.
+    async fn listen(
+        &mut self,
+        address: SocketAddr,
+        what: &'static str,
+        handed: &[(String, OwnedFd)],
+        tell: &impl Fn(News),
+    ) -> Result<TcpListener, StartError> {
+        let failed = |error| StartError::Bind { address, error };
+        let name = format!("{what} {address}");
+        // Two forwards may ask for any port.
+        let before = self.listeners.iter().filter(|(known, _)| *known == name).count();
+        let bound = match handed.iter().filter(|(known, _)| *known == name).nth(before) {
+            Some((_, file)) => std::net::TcpListener::from(file.try_clone().map_err(failed)?),
+            None => TcpListener::bind(address).await.and_then(TcpListener::into_std).map_err(failed)?,
+        };
+        self.listeners.push((name, bound.try_clone().map_err(failed)?));
+        let listener = TcpListener::from_std(bound).map_err(failed)?;
+        // The port may have been 0.
+        tell(News::Serves(what, listener.local_addr().unwrap_or(address)));
+        Ok(listener)
     }
 
-    fn dial(
-        &mut self,
-        settings: &Settings,
-        endpoint: &Endpoint,
-        tell: &(impl Fn(News) + Clone + Send + Sync + 'static),
-    ) {
-        for wanted in &settings.peers {
+    /// Serves programs, once the proxy goes on.
+    fn run(&mut self, serving: impl Future<Output = ()> + Send + 'static) {
+        let mut goes = self.goes.subscribe();
+        self.ways_in.spawn(async move {
+            // An error means that the proxy is gone.
+            if goes.wait_for(|goes| *goes).await.is_ok() {
+                serving.await;
+            }
+        });
+    }
+
+    fn dial(&mut self, resumed: &BTreeSet<PublicKey>) {
+        for wanted in &self.settings.peers {
             let (Some(mut url), Ok(key)) = (wanted.url.clone(), wanted.key()) else { continue };
             let Some(peer) = self.peers.get(&key).cloned() else { continue };
             url.key = Some(key);
-            let (endpoint, tell) = (endpoint.clone(), tell.clone());
+            let (endpoint, tell) = (self.endpoint.clone(), self.tell.clone());
+            let is_resumed = resumed.contains(&key);
             self.sessions.spawn(async move {
+                if is_resumed {
+                    peer.without_session().await;
+                }
                 let name = Arc::clone(&peer.context().peer);
-                peer.dial(&endpoint, &url, |state| tell(News::Peer(Arc::clone(&name), state.clone()))).await;
+                peer.dial(&endpoint, &url, |state| (tell.0)(News::Peer(Arc::clone(&name), state.clone())))
+                    .await;
             });
         }
     }
 
     /// Serves peers that connect. The endpoint lets in only keys that the settings name.
-    fn accept(&mut self, endpoint: &Endpoint) {
-        let (endpoint, peers) = (endpoint.clone(), Arc::clone(&self.peers));
+    fn accept(&mut self) {
+        let (endpoint, peers) = (self.endpoint.clone(), Arc::clone(&self.peers));
         self.sessions.spawn(async move {
             let mut sessions = JoinSet::new();
             loop {
@@ -254,6 +398,7 @@ impl ProxyStatus {
             .map(|(key, peer)| {
                 let (state, why) = match peer.state() {
                     PeerState::Absent => ("absent", None),
+                    PeerState::Connected if !peer.is_usable() => ("unreachable", None),
                     PeerState::Connected => ("connected", None),
                     PeerState::Failed(why) => ("absent", Some(why)),
                 };
@@ -270,15 +415,4 @@ fn advice(address: SocketAddr, error: &io::Error) -> String {
 
 fn name(peer: &PeerSettings, key: &PublicKey) -> String {
     peer.name.clone().unwrap_or_else(|| key.to_string())
-}
-
-async fn listen(
-    address: SocketAddr,
-    what: &'static str,
-    tell: &impl Fn(News),
-) -> Result<TcpListener, StartError> {
-    let bound = TcpListener::bind(address).await.map_err(|error| StartError::Bind { address, error })?;
-    // The port may have been 0.
-    tell(News::Serves(what, bound.local_addr().unwrap_or(address)));
-    Ok(bound)
 }

@@ -1,12 +1,15 @@
 //! The settings of a proxy, as they stand in a file.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use whimbrel::{PublicKey, TransportConfig, Url};
 use whimbrel_service::{ListenSettings, ServiceSettings};
 
+use crate::compress::Method;
+use crate::intercept::tproxy::{TproxyMistake, TproxySettings};
 use crate::intercept::{Forward, Users};
 use crate::policy::{Action, NeverMatches, Permit, Protocol, Rule, Rules};
 use crate::relay::Limits;
@@ -28,6 +31,8 @@ pub struct Settings {
     /// What becomes of flows: the first rule that matches decides. Without any, everything is carried.
     #[serde(rename = "rule")]
     pub rules: Vec<Rule>,
+    /// The files of dictionaries for compression, by the names that rules give them.
+    pub dictionaries: BTreeMap<String, PathBuf>,
     /// What flows may take.
     pub limits: Limits,
     /// The transport, with the settings of its sessions.
@@ -49,9 +54,12 @@ pub struct WaysIn {
     /// Ports that stand for a target behind the peer.
     #[serde(with = "as_text::list")]
     pub forward: Vec<Forward>,
+    /// Interception by TPROXY. Without this section there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tproxy: Option<TproxySettings>,
 }
 
-/// A peer. Everything that comes in goes to the first one with a `url`.
+/// A peer. What comes in goes to the first one with a `url`, or to the first, unless a rule says otherwise.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PeerSettings {
@@ -64,6 +72,9 @@ pub struct PeerSettings {
     /// Its key, if it is not dialled.
     #[serde(default)]
     pub key: Option<PublicKey>,
+    /// The name of the peer that new flows go to while this one cannot be reached.
+    #[serde(default)]
+    pub standby: Option<String>,
     /// What it may open here. Default: nothing.
     #[serde(default, with = "as_text::list")]
     pub may_open: Vec<Permit>,
@@ -82,11 +93,14 @@ pub enum SettingsError {
     #[error("two peers have the key {0}: make one of them")]
     Twice(PublicKey),
     /// Programs' connections come in, and there is no peer they could go to.
-    #[error("there is no peer to carry connections to: give a [[peer]] a `url`")]
+    #[error(
+        "there is no peer to carry connections to: add a [[peer]] with a `url`, or one with a `key` that connects to this proxy"
+    )]
     NowhereToGo,
     /// The proxy would do nothing.
     #[error(
-        "the proxy would do nothing: give it a way in ([in] socks, connect or forward) and a [[peer]], or a [listen] section"
+        "the proxy would do nothing: give it a way in ([in] socks, connect, forward or tproxy) and a [[peer]], a [[peer]] with a `url` that \
+         `may_open` something, or a [listen] section"
     )]
     Nothing,
     /// Two peers have one name.
@@ -101,9 +115,30 @@ pub enum SettingsError {
     /// A rule names a peer that does not exist.
     #[error("the rule `{0}` names the peer `{1}`, which there is not: give a [[peer]] that `name`")]
     NoSuchPeer(String, String),
+    /// A peer's standby does not exist, or is itself.
+    #[error(
+        "the peer `{0}` has the standby `{1}`, which is no other peer's name: give another [[peer]] that `name`"
+    )]
+    NoSuchStandby(String, String),
     /// A rule would not carry datagrams.
     #[error("the rule `{0}` has the action `direct`, which is for TCP only: add protocol = \"tcp\"")]
     DirectDatagrams(String),
+    /// A rule names a dictionary that does not exist.
+    #[error(
+        "the rule `{0}` names the dictionary `{1}`, which there is not: write `{1} = \"FILE\"` under [dictionaries]"
+    )]
+    NoSuchDictionary(String, String),
+    /// A rule has a dictionary for nothing.
+    #[error("the rule `{0}` has a dictionary, which only zstd can use: add compression = \"zstd:3\"")]
+    DictionaryForNothing(String),
+    /// A rule would compress what is not carried.
+    #[error(
+        "the rule `{0}` has a compression, which is for flows that are carried: leave it or the action out"
+    )]
+    CompressesNothing(String),
+    /// The settings of interception make no sense.
+    #[error(transparent)]
+    Tproxy(#[from] TproxyMistake),
     /// A proxy without users serves everybody who reaches it.
     #[error("{0} is open to other hosts: set [in] users, or listen on a loopback address")]
     Open(SocketAddr),
@@ -112,12 +147,12 @@ pub enum SettingsError {
 impl PeerSettings {
     /// A peer that is dialled.
     pub fn dialled(url: Url) -> Self {
-        Self { name: None, key: url.key, url: Some(url), may_open: Vec::new() }
+        Self { name: None, key: url.key, url: Some(url), standby: None, may_open: Vec::new() }
     }
 
     /// A peer that is waited for.
     pub fn of_key(key: PublicKey) -> Self {
-        Self { name: None, key: Some(key), url: None, may_open: Vec::new() }
+        Self { name: None, key: Some(key), url: None, standby: None, may_open: Vec::new() }
     }
 
     /// Returns its key.
@@ -134,9 +169,19 @@ impl PeerSettings {
 }
 
 impl Settings {
+    /// Returns the peer that flows go to if no rule names one: the first that is dialled, or the first.
+    pub fn first(&self) -> Option<&PeerSettings> {
+        self.peers.iter().find(|peer| peer.url.is_some()).or(self.peers.first())
+    }
+
     /// Returns the keys of all peers.
     pub fn keys(&self) -> BTreeSet<PublicKey> {
         self.peers.iter().filter_map(|peer| peer.key().ok()).collect()
+    }
+
+    /// Returns the mark of what the proxy sends by itself. With it, its traffic is not intercepted.
+    pub fn mark(&self) -> Option<u32> {
+        self.ways_in.tproxy.as_ref().map(|tproxy| tproxy.mark)
     }
 
     /// Returns the sections that differ beyond what can change while the proxy runs.
@@ -149,7 +194,7 @@ impl Settings {
             serde_json::to_value(plain).unwrap_or_default()
         };
         let (ours, theirs) = (without_permits(self), without_permits(other));
-        let sections = ["in", "peer", "listen", "limits", "transport", "service"];
+        let sections = ["in", "peer", "listen", "dictionaries", "limits", "transport", "service"];
         sections.into_iter().filter(|section| ours.get(section) != theirs.get(section)).collect()
     }
 
@@ -158,6 +203,13 @@ impl Settings {
         for name in self.peers.iter().filter_map(|peer| peer.name.as_ref()) {
             if !peers.insert(name) {
                 return Err(SettingsError::SameName(name.clone()));
+            }
+        }
+        for peer in &self.peers {
+            let Some(standby) = &peer.standby else { continue };
+            if !peers.contains(standby) || peer.name.as_ref() == Some(standby) {
+                let name = peer.name.clone().unwrap_or_else(|| "without a name".to_owned());
+                return Err(SettingsError::NoSuchStandby(name, standby.clone()));
             }
         }
         for rule in &self.rules {
@@ -170,8 +222,23 @@ impl Settings {
             if rule.action == Action::Direct && rule.protocol != Some(Protocol::Tcp) {
                 return Err(SettingsError::DirectDatagrams(rule.name.clone()));
             }
+            self.check_compression(rule)?;
         }
         Ok(())
+    }
+
+    fn check_compression(&self, rule: &Rule) -> Result<(), SettingsError> {
+        if rule.compression.is_some() && rule.action != Action::Carry {
+            return Err(SettingsError::CompressesNothing(rule.name.clone()));
+        }
+        let Some(dictionary) = &rule.dictionary else { return Ok(()) };
+        if !rule.compression.is_some_and(Method::takes_dictionary) {
+            return Err(SettingsError::DictionaryForNothing(rule.name.clone()));
+        }
+        match self.dictionaries.contains_key(dictionary) {
+            true => Ok(()),
+            false => Err(SettingsError::NoSuchDictionary(rule.name.clone(), dictionary.clone())),
+        }
     }
 
     /// Checks what no single line shows.
@@ -188,12 +255,14 @@ impl Settings {
         }
         self.check_names()?;
         Rules::new(self.rules.clone())?;
-        let WaysIn { socks, connect, users, forward } = &self.ways_in;
-        let comes_in = socks.is_some() || connect.is_some() || !forward.is_empty();
-        if comes_in && self.peers.iter().all(|peer| peer.url.is_none()) {
+        let WaysIn { socks, connect, users, forward, tproxy } = &self.ways_in;
+        tproxy.as_ref().map_or(Ok(()), TproxySettings::check)?;
+        let comes_in = socks.is_some() || connect.is_some() || !forward.is_empty() || tproxy.is_some();
+        if comes_in && self.first().is_none() {
             return Err(SettingsError::NowhereToGo);
         }
-        if !comes_in && self.listen.is_none() {
+        let serves = |peer: &PeerSettings| peer.url.is_some() && !peer.may_open.is_empty();
+        if !comes_in && self.listen.is_none() && !self.peers.iter().any(serves) {
             return Err(SettingsError::Nothing);
         }
         // SOCKS5 asks for a password, CONNECT does not.
@@ -240,9 +309,31 @@ mod tests {
             ),
             (format!("{socks}{peer}[[rule]]\nname = 'r'\naction = 'direct'"), "for TCP only"),
             (format!("{socks}{peer}[[rule]]\nname = 'r'\naction = 'carri'"), "carri"),
+            (format!("{socks}{peer}name = 'a'\nstandby = 'b'"), "has the standby `b`"),
+            (format!("{socks}{peer}name = 'a'\nstandby = 'a'"), "has the standby `a`"),
+            (
+                format!("{socks}{peer}[[rule]]\nname = 'r'\ncompression = 'gzip'"),
+                "proxy.toml:7:15: `gzip` is no compression",
+            ),
+            (
+                format!("{socks}{peer}[[rule]]\nname = 'r'\ncompression = 'zstd'\ndictionary = 'd'"),
+                "names the dictionary `d`",
+            ),
+            (
+                format!(
+                    "{socks}{peer}[dictionaries]\nd = 'f'\n[[rule]]\nname = 'r'\ncompression = 'xz'\ndictionary = 'd'"
+                ),
+                "which only zstd can use",
+            ),
+            (
+                format!("{socks}{peer}[[rule]]\nname = 'r'\naction = 'drop'\ncompression = 'zstd'"),
+                "for flows that are carried",
+            ),
             (format!("{socks}{peer}may_open = ['10.0.0.0/8']"), "proxy.toml:5:"),
             (format!("{socks}{peer}may_opn = []"), "unknown setting `may_opn`"),
             (format!("[in]\nforward = ['80']\n{peer}"), "is no forward"),
+            (format!("[in.tproxy]\n{peer}"), "intercepts nothing"),
+            (format!("{socks}{peer}[[rule]]\nname = 'r'\naccept = 'late'"), "late"),
         ] {
             let error = check(&text).unwrap_err();
             assert!(error.contains(part), "{text}: {error}");

@@ -2,13 +2,20 @@
 
 /// For `#[serde(with = …)]`.
 pub(crate) mod as_text {
-    /// A list of texts.
+    /// A list of texts, or one text alone.
     pub(crate) mod list {
         use std::fmt::Display;
         use std::str::FromStr;
 
         use serde::de::Error;
         use serde::{Deserialize, Deserializer, Serializer};
+
+        #[derive(Deserialize)]
+        #[serde(untagged, expecting = "a text, or a list of texts")]
+        enum Texts {
+            One(String),
+            Many(Vec<String>),
+        }
 
         pub(crate) fn serialize<T: Display, S: Serializer>(
             list: &[T],
@@ -23,7 +30,10 @@ pub(crate) mod as_text {
             T::Err: Display,
             D: Deserializer<'de>,
         {
-            let texts = Vec::<String>::deserialize(deserializer)?;
+            let texts = match Texts::deserialize(deserializer)? {
+                Texts::One(text) => vec![text],
+                Texts::Many(texts) => texts,
+            };
             texts.iter().map(|text| text.parse().map_err(D::Error::custom)).collect()
         }
     }

@@ -8,6 +8,8 @@ use whimbrel_proxy::Settings;
 use whimbrel_service::parse_config;
 
 const EXAMPLE: &str = include_str!("../../../docs/proxy.toml");
+const PAGE: &str = include_str!("../../../docs/proxy.md");
+const SETUPS: &str = include_str!("../../../docs/proxy-setups.md");
 /// The sections that docs/whimbrel.toml explains.
 const ELSEWHERE: [&str; 2] = ["transport", "listen"];
 
@@ -54,4 +56,26 @@ fn the_example_names_every_setting() {
         };
         assert!(EXAMPLE.lines().any(is_set), "docs/proxy.toml does not name {name}");
     }
+}
+
+#[test]
+fn the_files_in_the_docs_are_right() {
+    let mut checked = 0;
+    for (name, page) in [("proxy.md", PAGE), ("proxy-setups.md", SETUPS)] {
+        for block in page.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap()) {
+            // Each `KEY_OF_` gets a key of its own.
+            let mut text = block.to_owned();
+            while let Some(begin) = text.find("KEY_OF_") {
+                let end = text[begin..].find('@').unwrap() + begin;
+                text.replace_range(begin..end, &whimbrel::new_identity().public().to_string());
+            }
+            let settings: Settings =
+                parse_config("x.toml", &text).unwrap_or_else(|error| panic!("{name}: {error}"));
+            if !settings.peers.is_empty() {
+                settings.check().unwrap_or_else(|error| panic!("{name}: {error}\n{text}"));
+                checked += 1;
+            }
+        }
+    }
+    assert!(checked >= 2, "{checked}");
 }

@@ -146,7 +146,7 @@ async fn a_peer_answers_for_no_remote_that_is_reached_over_another() {
     );
     let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
     let endpoint = Endpoint::bind(config(Config::default()), "127.0.0.1:0").await.unwrap();
-    let _proxy = start(&text, &endpoint, move |news| drop(tell.send(news))).await;
+    let mut proxy = start(&text, &endpoint, move |news| drop(tell.send(news))).await;
     let socks = loop {
         if let News::Serves(_, address) = told.recv().await.unwrap() {
             break address;
@@ -161,11 +161,15 @@ async fn a_peer_answers_for_no_remote_that_is_reached_over_another() {
     tcp.read_exact(&mut reply).await.unwrap();
     let relay = ("127.0.0.1", u16::from_be_bytes([reply[8], reply[9]]));
     let program = UdpSocket::bind("127.0.0.1:0").await.unwrap();
-    for ip in [[10, 0, 0, 9], [10, 0, 0, 53]] {
-        program.send_to(&[&[0, 0, 0, 1][..], &ip, &[0, 53], b"q"].concat(), relay).await.unwrap();
+    for (ip, mocket) in [([10, 0, 0, 9], &video), ([10, 0, 0, 53], &bank)] {
+        let asks = async {
+            // Until the proxy knows of its session, datagrams are lost.
+            while timeout(Duration::from_millis(100), mocket.recv()).await.is_err() {
+                program.send_to(&[&[0, 0, 0, 1][..], &ip, &[0, 53], b"q"].concat(), relay).await.unwrap();
+            }
+        };
+        timeout(PATIENCE, asks).await.unwrap();
     }
-    timeout(PATIENCE, video.recv()).await.unwrap().unwrap();
-    timeout(PATIENCE, bank.recv()).await.unwrap().unwrap();
     let answer = |context, remote: &str, text: &'static [u8]| {
         let announcement = Announcement {
             program: program.local_addr().unwrap(),
@@ -184,6 +188,15 @@ async fn a_peer_answers_for_no_remote_that_is_reached_over_another() {
     bank.send(answer(0, "10.0.0.53:53", b"genuine")).await.unwrap();
     let length = timeout(PATIENCE, program.recv(&mut buffer)).await.unwrap().unwrap();
     assert_eq!(&buffer[10..length], b"genuine");
+    // That holds also when nothing is remembered of what the program has sent.
+    let changed = text.replace("name = 'r'", "name = 'renamed'");
+    assert_eq!(proxy.reload(&whimbrel_service::parse_config("x.toml", &changed).unwrap()), "rules changed");
+    program.send_to(&[&[0, 0, 0, 1][..], &[10, 0, 0, 9, 0, 53], b"q"].concat(), relay).await.unwrap();
+    timeout(PATIENCE, video.recv()).await.unwrap().unwrap();
+    video.send(answer(0, "10.0.0.53:53", b"forged")).await.unwrap();
+    video.send(answer(1, "10.0.0.9:53", b"its own")).await.unwrap();
+    let length = timeout(PATIENCE, program.recv(&mut buffer)).await.unwrap().unwrap();
+    assert_eq!(&buffer[10..length], b"its own");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

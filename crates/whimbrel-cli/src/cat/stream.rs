@@ -85,7 +85,10 @@ async fn send_all(out: Option<&mut Stream>, input: &mut Input, said_all: &mut bo
         };
         input.take_part(count);
     }
-    out.shutdown().await?;
+    match out.shutdown().await {
+        Err(error) if is_closed(&error) => return Ok(()),
+        ended => ended?,
+    }
     *said_all = true;
     Ok(())
 }
@@ -133,4 +136,26 @@ fn why_short(error: io::Error) -> Error {
 
 fn stream_error(error: &io::Error) -> Option<&StreamIoError> {
     error.get_ref()?.downcast_ref()
+}
+
+#[cfg(test)]
+mod tests {
+    use whimbrel::{Config, Endpoint, new_identity};
+
+    use super::super::input::Cut;
+    use super::*;
+
+    #[tokio::test]
+    async fn an_input_that_ends_after_the_close_is_not_what_went_wrong() {
+        let server = Endpoint::bind(Config::listen_as(new_identity()), "127.0.0.1:0").await.unwrap();
+        let url = format!("whimbrel://{}@{}", server.public_key(), server.local_addr().unwrap());
+        let client = Endpoint::bind(Config::default(), "127.0.0.1:0").await.unwrap();
+        let near = client.connect(&url).await.unwrap();
+        let mut out = near.open_stream().await.unwrap();
+        server.accept().await.unwrap().abort(1, "interrupted");
+        near.closed().await;
+        let (mut input, mut said_all) = (Input::of(Cut::Anywhere, b""), false);
+        send_all(Some(&mut out), &mut input, &mut said_all).await.unwrap();
+        assert!(!said_all);
+    }
 }

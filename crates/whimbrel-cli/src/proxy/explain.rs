@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use whimbrel_proxy::Settings;
-use whimbrel_proxy::policy::{Action, Key, Protocol, Rules};
+use whimbrel_proxy::policy::{Accept, Action, Decision, Key, Protocol, Rules};
 use whimbrel_proxy::protocol::Target;
 
 use crate::output::print_line;
@@ -44,33 +44,48 @@ impl ExplainCommand {
         let rules = Rules::new(settings.rules.clone()).map_err(|error| Misused(error.to_string()))?;
         let key = Key { protocol: self.protocol, target: self.target, source: self.from };
         let decision = rules.decide(&key);
-        let carried = || match decision.peer.clone().or_else(|| first(&settings)) {
-            Some(peer) => format!("carried to {peer}"),
-            None => "carried nowhere, since no [[peer]] has a `url`".to_owned(),
-        };
-        let what = match decision.action {
-            Action::Carry => carried(),
-            Action::Direct => "connected by this proxy itself".to_owned(),
-            Action::Reject => "rejected".to_owned(),
-            Action::Drop => "dropped".to_owned(),
-        };
+        for (at, rule) in rules.before(&decision, &key) {
+            let conditions: Vec<_> = rule.when.iter().map(|condition| format!("`{condition}`")).collect();
+            let what = said(&Decision::of(at, rule), &settings);
+            let (number, name) = (at + 1, &rule.name);
+            print_line(format_args!("{what} while {}: rule {number}, `{name}`", conditions.join(" and ")))?;
+        }
         let why = match &decision.rule {
             Some((at, name)) => format!("rule {}, `{name}`, is the first that matches", at + 1),
             None => "no rule matches".to_owned(),
         };
-        let mut how = String::new();
-        if let Some(priority) = decision.priority {
-            how = format!(", with priority {priority}");
-        }
-        if let Some(lifetime) = decision.lifetime {
-            how = format!("{how}, for at most {lifetime:?} in the queue");
-        }
-        print_line(format_args!("{what}{how}: {why}"))
+        print_line(format_args!("{}: {why}", said(&decision, &settings)))
     }
 }
 
-/// The name or key of the first peer that is dialled.
+/// What becomes of a flow, in words.
+fn said(decision: &Decision, settings: &Settings) -> String {
+    let what = match decision.action {
+        Action::Carry => match decision.peer.clone().or_else(|| first(settings)) {
+            Some(peer) => format!("carried to {peer}"),
+            None => "carried nowhere, since there is no [[peer]]".to_owned(),
+        },
+        Action::Direct => "connected by this proxy itself".to_owned(),
+        Action::Reject => "rejected".to_owned(),
+        Action::Drop => "dropped".to_owned(),
+        Action::Hold => "held".to_owned(),
+    };
+    let priority = decision.priority.map(|priority| format!(", with priority {priority}"));
+    let lifetime = decision.lifetime.map(|lifetime| format!(", for at most {lifetime:?} in the queue"));
+    let compression = decision.compression.map(|method| match &decision.dictionary {
+        Some(name) => format!(", compressed by {method} with the dictionary {name}"),
+        None => format!(", compressed by {method}"),
+    });
+    let early = decision.accept == Some(Accept::Early);
+    let accepted = if early { ", accepted at once if it is intercepted" } else { "" };
+    what + &compression.unwrap_or_default()
+        + &priority.unwrap_or_default()
+        + &lifetime.unwrap_or_default()
+        + accepted
+}
+
+/// The name or key of the peer that flows go to if no rule names one.
 fn first(settings: &Settings) -> Option<String> {
-    let peer = settings.peers.iter().find(|peer| peer.url.is_some())?;
+    let peer = settings.first()?;
     peer.name.clone().or_else(|| peer.key().ok().map(|key| key.to_string()))
 }

@@ -1,26 +1,38 @@
 //! `whimbrel proxy`: carries unmodified programs.
 
+mod cleanup;
 mod explain;
+mod flows;
 mod permit;
 mod run;
 mod sources;
+mod train;
+mod upgrade;
 
 use clap::{Args, Subcommand};
 use whimbrel_proxy::Settings;
-use whimbrel_service::read_config;
+use whimbrel_proxy::relay::Dictionaries;
+use whimbrel_service::{read_config, refuse_setting};
 
 use crate::output::print_line;
 use crate::process::Misused;
+use crate::status::StatusCommand;
+use cleanup::CleanupCommand;
 use explain::ExplainCommand;
+pub(crate) use flows::describe;
 use run::RunCommand;
+use train::TrainCommand;
 
 /// Carries TCP and UDP programs, unmodified, over one session that survives outages and changes of network.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Example, on a server and on a laptop:
-  whimbrel key show                                  # on the laptop: its public key, for the server
-  whimbrel proxy run --listen '[::]:4433' --allow 'KEY=0.0.0.0/0:443'
-  whimbrel proxy run --socks 127.0.0.1:1080 --peer whimbrel://KEY@server:4433
-  curl --proxy socks5h://127.0.0.1:1080 https://example.org/")]
+  whimbrel key new                                   # on the laptop: makes its key, and prints the public half
+  whimbrel proxy run --listen '[::]:4433' --allow 'KEY=0.0.0.0/0:443'          # on the server: prints its URL
+  whimbrel proxy run --socks 127.0.0.1:1080 --peer whimbrel://KEY@server:4433  # on the laptop, with that URL
+  curl --proxy socks5h://127.0.0.1:1080 https://example.org/
+
+`whimbrel key show` prints the public half of a key that is there already. In the URL, replace [::1] by a name or address of the
+server. 0.0.0.0/0 is every IPv4 address that the server can reach, including its private networks: name networks where you can.")]
 pub struct ProxyCommand {
     #[command(subcommand)]
     verb: Verb,
@@ -30,7 +42,10 @@ pub struct ProxyCommand {
 enum Verb {
     Run(Box<RunCommand>),
     Check(CheckCommand),
+    Status(StatusCommand),
     Explain(ExplainCommand),
+    Train(TrainCommand),
+    Cleanup(CleanupCommand),
 }
 
 /// Checks a configuration file of the proxy.
@@ -51,7 +66,10 @@ impl ProxyCommand {
         match self.verb {
             Verb::Run(run) => run.run(),
             Verb::Check(check) => check.run(),
+            Verb::Status(status) => status.run(),
             Verb::Explain(explain) => explain.run(),
+            Verb::Train(train) => train.run(),
+            Verb::Cleanup(cleanup) => cleanup.run(),
         }
     }
 }
@@ -65,7 +83,15 @@ impl CheckCommand {
 
 /// Reads a file. Options of the command line may complete it.
 fn parse(file: &std::path::Path) -> Result<Settings, Misused> {
-    read_config(file).map_err(|error| Misused(error.to_string()))
+    let settings: Settings = read_config(file).map_err(|error| Misused(error.to_string()))?;
+    if let Err(error) = Dictionaries::read(&settings.dictionaries) {
+        // An empty text has no place to show.
+        let text = std::fs::read_to_string(file).unwrap_or_default();
+        let setting = format!("dictionaries.{}", error.name);
+        let refused = refuse_setting(&file.display().to_string(), &text, &setting, &error.to_string());
+        return Err(Misused(refused.to_string()));
+    }
+    Ok(settings)
 }
 
 /// Reads a file and checks it.

@@ -1,32 +1,56 @@
 //! `whimbrel proxy run`: the proxy itself.
 
+use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use whimbrel::{Config, Endpoint};
 use whimbrel_proxy::protocol::PROTOCOL;
+use whimbrel_proxy::upgrade::Parcel;
 use whimbrel_proxy::{Proxy, ProxyStatus, Settings};
-use whimbrel_service::key::{default_key_file, own_or_new, read_psk};
-use whimbrel_service::{Command, ListenOptions, Listening, bind_both_families};
+use whimbrel_service::key::{default_key_file, own_or_new, read_psk, release_reset_salts};
+use whimbrel_service::{Command, ListenOptions, Listening, Service, bind_both_families};
 
 use super::sources::Sources;
+use super::upgrade::{self, Heir};
 use crate::monitor;
 use crate::output::{note, print_line};
-use crate::process::{RuntimeOptions, STOP_PATIENCE};
+use crate::process::{Misused, RuntimeOptions, STOP_PATIENCE, interrupted};
 
 /// The most sessions of one peer. It needs one; more are of a peer that was restarted.
 const MOST_SESSIONS: usize = 16;
 
+/// The files that a flow needs at most: a UDP program may have two sockets, and a TCP flow that is not carried has two.
+const FILES_PER_FLOW: u64 = 2;
+/// The files for everything else.
+const FILES_BESIDE_FLOWS: u64 = 100;
+
+/// How long the former process may take to give its port up.
+const GIVES_UP: Duration = Duration::from_secs(10);
+/// The pause before a process that gets everything back tries again to go on.
+const AGAIN: Duration = Duration::from_secs(1);
+/// How often it is tried again.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// What it has made in the kernel belongs to its process.
+const NOT_REPLACED: &str = "a proxy with [in.tproxy] cannot be replaced while it runs: stop it, and start the other without --replace";
+
 /// Runs a proxy until Ctrl-C or SIGTERM.
 ///
-/// With --listen, the first line of output is `listening whimbrel://KEY@HOST:PORT`; give that URL to --peer at the
-/// other end. Both signals are its regular end, with exit code 0; a second one ends it at once.
+/// With --listen, the first line of output is `listening whimbrel://KEY@HOST:PORT`. Give that URL to --peer at the
+/// other end, with a name or address of this host in place of `[::1]`. --listen lets nobody in without --allow, or a
+/// `[[peer]]` in the file. Both signals are its regular end, with exit code 0; a second one ends it at once.
 #[derive(Args, Clone, Debug)]
 pub(super) struct RunCommand {
     #[command(flatten)]
     sources: Sources,
     #[command(flatten)]
     runtime: RuntimeOptions,
+    /// Take over from the proxy that runs with this control socket: its sessions, TCP flows and addresses. TCP flows go on, except
+    /// compressed ones, which are reset. The former process then ends.
+    #[arg(long)]
+    replace: bool,
 }
 
 impl RunCommand {
@@ -36,41 +60,117 @@ impl RunCommand {
 
     async fn serve(self) -> anyhow::Result<()> {
         let settings = self.sources.read()?;
-        let (endpoint, listening) = self.bind(&settings).await?;
+        raise_file_limit(&settings);
+        if self.replace && settings.ways_in.tproxy.is_some() {
+            return Err(Misused(NOT_REPLACED.to_owned()).into());
+        }
+        let mut taken = match self.replace {
+            true => Some(upgrade::take_over(&settings).await?),
+            false => None,
+        };
+        let mut parcel = taken.as_mut().map(|taken| std::mem::take(&mut taken.parcel)).unwrap_or_default();
+        let mut is_back = false;
+        // Again if another process should take over and cannot.
+        loop {
+            let (mut service, mut proxy) = match self.prepare(&settings, &parcel).await {
+                Err(error) if is_back => {
+                    // Flows wait, and are not given up for what may pass.
+                    note(format_args!("this process cannot go on yet: {error:#}; trying again"));
+                    tokio::select! {
+                        signal = interrupted()? => return Err(signal.into()),
+                        () = tokio::time::sleep(AGAIN) => continue,
+                    }
+                }
+                prepared => prepared?,
+            };
+            if let Some(taken) = taken.take() {
+                taken.done().await?;
+                let (sessions, flows) = parcel.counts();
+                note(format_args!("taken over: sessions: {sessions}, TCP flows: {flows}"));
+            }
+            // From here on, no other process goes on with them.
+            proxy.go_on(std::mem::take(&mut parcel));
+            let Some(other) = self.until_over(&mut service, &mut proxy).await else {
+                tokio::select! {
+                    _ = proxy.drain(STOP_PATIENCE) => {}
+                    // A second signal: at once.
+                    _ = service.next() => {}
+                }
+                service.finish(0, "the proxy was stopped", STOP_PATIENCE).await?;
+                return Ok(());
+            };
+            note(format_args!("another process takes over"));
+            let handed = proxy.hand_over().await;
+            // The other process needs the addresses.
+            drop(service);
+            release_reset_salts();
+            match other.give(handed).await {
+                Ok((sessions, flows)) => {
+                    note(format_args!("handed over sessions: {sessions}, TCP flows: {flows}"));
+                    return Ok(());
+                }
+                Err((back, why)) => {
+                    note(format_args!("the other process did not take over, so this one goes on: {why}"));
+                    (parcel, is_back) = (back, true);
+                }
+            }
+        }
+    }
+
+    /// Prepares the proxy, which may go on with what another process has left, and starts its interfaces.
+    async fn prepare(&self, settings: &Settings, parcel: &Parcel) -> anyhow::Result<(Service, Proxy)> {
+        let (endpoint, listening) = self.bind_again(settings, parcel.port()).await?;
         let status: Arc<OnceLock<ProxyStatus>> = Arc::default();
         let shown = Arc::clone(&status);
         let more = move || shown.get().map_or(serde_json::Value::Null, ProxyStatus::shown);
         let has_file = self.sources.config.is_some();
-        let mut service = monitor::start("proxy", &settings.service, has_file, &endpoint, more).await?;
-        let mut proxy = Proxy::start(&settings, &endpoint, service.activity(), note).await?;
+        let service = monitor::start("proxy", &settings.service, has_file, &endpoint, more).await?;
+        let proxy = Proxy::prepare(settings, &endpoint, service.activity(), note, parcel).await?;
         proxy.register(service.metrics());
         drop(status.set(proxy.status()));
         if let Some(url) = listening {
             print_line(format_args!("listening {url}"))?;
         }
+        Ok((service, proxy))
+    }
+
+    /// Serves until the proxy is stopped, or another process takes over, which is returned.
+    async fn until_over(&self, service: &mut Service, proxy: &mut Proxy) -> Option<Heir> {
         loop {
             match service.next().await {
-                Command::Stop(_) => break,
+                Command::Stop(_) => return None,
                 Command::Reload(asked) => {
                     service.reloading();
-                    let reloaded = self.reload(&mut proxy);
+                    let reloaded = self.reload(proxy);
                     service.reloaded();
-                    monitor::answer(&service, asked, reloaded);
+                    monitor::answer(service, asked, reloaded);
                 }
+                // The other process is told by the end of the connection.
+                Command::HandOver(_) if proxy.intercepts() => {
+                    note(format_args!("nothing is handed over: {NOT_REPLACED}"));
+                }
+                Command::HandOver(stream) => match Heir::offer(stream).await {
+                    Ok(heir) => return Some(heir),
+                    Err(error) => note(format_args!("nothing is handed over: {error}")),
+                },
                 _ => {}
             }
         }
-        tokio::select! {
-            _ = proxy.drain(STOP_PATIENCE) => {}
-            // A second signal: at once.
-            _ = service.next() => {}
+    }
+
+    /// Opens the socket on the port that the former process is about to give up.
+    async fn bind_again(&self, settings: &Settings, port: u16) -> anyhow::Result<(Endpoint, Option<String>)> {
+        let deadline = Instant::now() + GIVES_UP;
+        loop {
+            match self.bind(settings, port).await {
+                Err(_) if port != 0 && Instant::now() < deadline => tokio::time::sleep(LOOK).await,
+                bound => return bound,
+            }
         }
-        service.finish(0, "the proxy was stopped", STOP_PATIENCE).await?;
-        Ok(())
     }
 
     /// Opens the socket. Returns the URL to give to peers, if the proxy listens for them.
-    async fn bind(&self, settings: &Settings) -> anyhow::Result<(Endpoint, Option<String>)> {
+    async fn bind(&self, settings: &Settings, port: u16) -> anyhow::Result<(Endpoint, Option<String>)> {
         let listen = settings.listen.clone().unwrap_or_default();
         let key = self.sources.key.clone().or(listen.key);
         let (identity, is_new) = own_or_new(key.as_deref())?;
@@ -79,18 +179,23 @@ impl RunCommand {
             note(format_args!("made the key {} with the public key {}", path.display(), identity.public()));
         }
         let paths = self.sources.transport.paths.paths()?;
-        let config =
-            Config::default().transport(settings.transport.clone()).paths(paths).protocol(PROTOCOL.into());
+        let config = Config::default().transport(settings.transport.clone()).paths(paths);
+        let config = config.protocol(PROTOCOL.into()).mark(settings.mark());
         if settings.listen.is_none() {
             let config = config.identity(identity).psk(read_psk(listen.psk.as_deref())?);
-            return Ok((bind_both_families(config, 0).await?, None));
+            return Ok((bind_both_families(config, port).await?, None));
         }
         let mut admitted = listen.config;
         admitted.allow = Some(settings.keys());
         admitted.protocols = vec![PROTOCOL.into()];
         admitted.max_per_key = admitted.max_per_key.min(MOST_SESSIONS);
         let mut options = ListenOptions::new(config.listen(Some(admitted))).key(path);
-        (options.address, options.psk) = (listen.address, listen.psk);
+        // A port of its own choice stays.
+        let address = listen.address.map(|address| match address.port() {
+            0 => SocketAddr::new(address.ip(), port),
+            _ => address,
+        });
+        (options.address, options.psk) = (address, listen.psk);
         let Listening { endpoint, url } = options.listen(note).await?;
         Ok((endpoint, Some(url.to_string())))
     }
@@ -103,5 +208,19 @@ impl RunCommand {
         }
         let settings = self.sources.read().map_err(|misused| misused.0)?;
         Ok(proxy.reload(&settings))
+    }
+}
+
+/// Raises the number of files that this process may open as far as it may, and says so if that is not enough.
+fn raise_file_limit(settings: &Settings) {
+    let wanted = FILES_BESIDE_FLOWS + FILES_PER_FLOW * settings.limits.max_flows as u64;
+    match rlimit::increase_nofile_limit(wanted) {
+        Ok(files) if files < wanted => note(format_args!(
+            "{} flows need {wanted} files, and this process may open {files}: raise its limit (`ulimit -n`, or LimitNOFILE= of \
+             systemd), or lower [limits] max_flows. Until files are closed, further programs wait",
+            settings.limits.max_flows
+        )),
+        // Where the limit cannot be read, it is not ours to judge.
+        Ok(_) | Err(_) => {}
     }
 }

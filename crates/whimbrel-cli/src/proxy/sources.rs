@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use whimbrel::Url;
 use whimbrel_proxy::intercept::Forward;
+use whimbrel_proxy::relay::Dictionaries;
 use whimbrel_proxy::{PeerSettings, Settings};
 
 use super::permit::Allowed;
@@ -17,26 +18,30 @@ use crate::units;
 /// The configuration file, if there is one, and the options of the command line, which win over it.
 #[derive(Args, Clone, Debug)]
 pub(super) struct Sources {
-    /// Take programs' connections by SOCKS5 on this address.
+    /// Accept SOCKS5 connections from programs on this address.
     #[arg(long, value_name = "ADDR", value_parser = units::address)]
     socks: Option<SocketAddr>,
-    /// Take programs' connections by HTTP CONNECT on this address.
+    /// Accept HTTP CONNECT connections from programs on this address, which must be on loopback.
     #[arg(long, value_name = "ADDR", value_parser = units::address)]
     connect: Option<SocketAddr>,
     /// Let a port of this host stand for a target behind the peer: [ADDRESS:]PORT=HOST:PORT. May be repeated.
     #[arg(long, value_name = "FORWARD")]
     forward: Vec<Forward>,
-    /// The peer to carry connections to, as it printed it: whimbrel://KEY@HOST:PORT.
+    /// The URL of the peer to carry connections to, as it printed it: whimbrel://KEY@HOST:PORT. Replace `[::1]` by a name or
+    /// address of its host.
     #[arg(long, value_name = "URL")]
     peer: Option<Url>,
-    /// Listen for peers on this address.
+    /// Listen for peers on this address. Only peers that are allowed are let in: see --allow.
     #[arg(long, value_name = "ADDR", value_parser = units::address)]
     listen: Option<SocketAddr>,
     /// Let the peer with this key open these targets from here: KEY=NETWORK:PORTS, also several with commas, and names
-    /// such as *.example.org:443. Networks do not include this host itself unless they name it, such as
-    /// 127.0.0.1:22. May be repeated.
+    /// such as *.example.org:443. Networks do not include loopback unless they are within it, such as 127.0.0.1:22; 0.0.0.0/0
+    /// does include private networks. May be repeated.
     #[arg(long, value_name = "KEY=TARGETS", allow_hyphen_values = true)]
     allow: Vec<Allowed>,
+    /// Have this dictionary ready for peers whose rules use it. `whimbrel proxy train` makes one. May be repeated.
+    #[arg(long, value_name = "FILE")]
+    dictionary: Vec<PathBuf>,
     /// Our own key file. It is made if it is missing [default: ~/.config/whimbrel/key].
     #[arg(long, value_name = "FILE")]
     pub(super) key: Option<PathBuf>,
@@ -79,6 +84,11 @@ impl Sources {
         if self.listen.is_some() {
             settings.listen.get_or_insert_default().address = self.listen;
         }
+        for file in &self.dictionary {
+            let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            settings.dictionaries.insert(name, file.clone());
+        }
+        Dictionaries::read(&settings.dictionaries).map_err(|error| Misused(error.to_string()))?;
         self.transport.apply(&mut settings.transport);
         self.monitor.apply(&mut settings.service);
         settings.check().map_err(|error| Misused(format!("{error}")))?;

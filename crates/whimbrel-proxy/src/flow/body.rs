@@ -1,15 +1,18 @@
 //! The body of a flow: bytes in both directions, each of which ends by itself (half-close), until both have ended or
 //! one end is reset. A reset of either end resets the other, as in TCP.
 
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 
 use super::ends::{Broken, Channel, Program};
 use crate::protocol::codes;
 
 /// How often a direction goes on in one poll before others have a turn.
 const TURNS: usize = 16;
+/// The most bytes that a program has not read yet when its flow goes on in another process.
+const MOST_UNREAD: usize = 4 << 20;
 
 /// How a flow ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,24 +34,41 @@ pub enum Ended {
 pub struct Flow<P, C> {
     program: P,
     channel: C,
-    /// From the program to the peer: what was read and is not yet written.
-    out: Bytes,
-    /// From the peer to the program.
-    back: Vec<Bytes>,
-    out_state: Direction,
-    back_state: Direction,
-    sent: u64,
-    received: u64,
+    hand: InHand,
+    /// Nothing is handed on meanwhile, so that both ends wait.
+    is_held: bool,
     ended: Option<Ended>,
 }
 
 /// The state of one direction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Direction {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Direction {
+    /// Bytes may come.
+    #[default]
     Open,
     /// The end was read. What was read before is still being written.
     Ending,
+    /// It has ended.
     Done,
+}
+
+/// What a flow has in hand: bytes that were read at one end and are not yet written at the other, and how far each
+/// direction is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InHand {
+    /// From the program to the peer.
+    pub out: Bytes,
+    /// From the peer to the program.
+    pub back: Vec<Bytes>,
+    /// The state of the direction to the peer.
+    pub out_state: Direction,
+    /// The state of the direction to the program.
+    pub back_state: Direction,
+    /// The bytes that went to the peer.
+    pub sent: u64,
+    /// The bytes that went to the program.
+    pub received: u64,
 }
 
 /// Whether a direction could do something.
@@ -62,22 +82,47 @@ enum Step {
 impl<P: Program, C: Channel> Flow<P, C> {
     /// A flow between these two ends.
     pub fn new(program: P, channel: C) -> Self {
-        Self {
-            program,
-            channel,
-            out: Bytes::new(),
-            back: Vec::new(),
-            out_state: Direction::Open,
-            back_state: Direction::Open,
-            sent: 0,
-            received: 0,
-            ended: None,
-        }
+        Self::resume(program, channel, InHand::default())
+    }
+
+    /// A flow that goes on where another, of which this is in hand, was taken apart.
+    pub fn resume(program: P, channel: C, hand: InHand) -> Self {
+        Self { program, channel, hand, is_held: false, ended: None }
+    }
+
+    /// Takes the flow apart. Nothing is closed.
+    pub fn into_parts(self) -> (P, C, InHand) {
+        (self.program, self.channel, self.hand)
     }
 
     /// Bytes of the program that were handed to the stream, and bytes of the peer that were handed to the program.
     pub fn bytes(&self) -> (u64, u64) {
-        (self.sent, self.received)
+        (self.hand.sent, self.hand.received)
+    }
+
+    /// Returns the program's connection.
+    pub fn program(&self) -> &P {
+        &self.program
+    }
+
+    /// Returns the byte stream between the proxies.
+    pub fn channel(&self) -> &C {
+        &self.channel
+    }
+
+    /// Returns the byte stream between the proxies.
+    pub fn channel_mut(&mut self) -> &mut C {
+        &mut self.channel
+    }
+
+    /// Sets whether both directions wait. It has to be polled afterwards.
+    pub fn set_held(&mut self, is_held: bool) {
+        self.is_held = is_held;
+    }
+
+    /// Returns whether both directions wait.
+    pub fn is_held(&self) -> bool {
+        self.is_held
     }
 
     /// Returns whether the peer can be reached now.
@@ -87,7 +132,7 @@ impl<P: Program, C: Channel> Flow<P, C> {
 
     /// Returns whether one direction has ended and the other has not.
     pub fn is_half_closed(&self) -> bool {
-        (self.out_state == Direction::Done) != (self.back_state == Direction::Done)
+        (self.hand.out_state == Direction::Done) != (self.hand.back_state == Direction::Done)
     }
 
     /// Hands on what can be handed on. Ready once the flow has ended, with both ends closed accordingly.
@@ -97,16 +142,20 @@ impl<P: Program, C: Channel> Flow<P, C> {
         }
         // A peer that stops what has ended already means nothing by it.
         if let Poll::Ready(broken) = self.channel.poll_stopped(cx)
-            && (self.out_state != Direction::Done || broken == Broken::Lost)
+            && (self.hand.out_state != Direction::Done || broken == Broken::Lost)
         {
             return Poll::Ready(self.end(of_channel(broken)));
+        }
+        self.channel.poll_upkeep(cx);
+        if self.is_held {
+            return Poll::Pending;
         }
         let (out, back) = (Self::poll_out(self, cx), Self::poll_back(self, cx));
         let tired = matches!(out, Ok(Step::Tired)) || matches!(back, Ok(Step::Tired));
         if let Some(ended) = out.err().or(back.err()) {
             return Poll::Ready(self.end(ended));
         }
-        if (self.out_state, self.back_state) == (Direction::Done, Direction::Done) {
+        if (self.hand.out_state, self.hand.back_state) == (Direction::Done, Direction::Done) {
             self.ended = Some(Ended::Finished);
             return Poll::Ready(Ended::Finished);
         }
@@ -114,6 +163,29 @@ impl<P: Program, C: Channel> Flow<P, C> {
             cx.waker().wake_by_ref();
         }
         Poll::Pending
+    }
+
+    /// Reads on until the flow can be taken apart, after [`Channel::settle`]. What comes meanwhile is in hand. Returns how
+    /// the flow ended, if it did.
+    pub fn poll_settled(&mut self, cx: &mut Context<'_>) -> Poll<Option<Ended>> {
+        self.channel.poll_upkeep(cx);
+        while self.ended.is_none() && self.hand.back_state == Direction::Open && !self.channel.is_settled() {
+            let unread: usize = self.hand.back.iter().map(Bytes::len).sum();
+            if unread > MOST_UNREAD {
+                return Poll::Ready(None);
+            }
+            match ready!(self.channel.poll_read(cx, &mut self.hand.back)) {
+                Ok(true) => {}
+                Ok(false) => self.hand.back_state = Direction::Ending,
+                Err(broken) => return Poll::Ready(Some(self.end(of_channel(broken)))),
+            }
+        }
+        Poll::Ready(self.ended)
+    }
+
+    /// Ends the flow, since the program's connection was reset. What it sent is not delivered any more.
+    pub fn program_was_reset(&mut self) -> Ended {
+        self.ended.unwrap_or_else(|| self.end(Ended::ResetByProgram))
     }
 
     /// Gives the flow up: both ends are reset.
@@ -127,31 +199,31 @@ impl<P: Program, C: Channel> Flow<P, C> {
             Ended::GivenUp(code) => self.channel.reset(code),
             _ => self.channel.reset(codes::RESET),
         }
-        (self.out, self.back) = (Bytes::new(), Vec::new());
+        (self.hand.out, self.hand.back) = (Bytes::new(), Vec::new());
         *self.ended.insert(ended)
     }
 
     /// From the program to the peer.
     fn poll_out(&mut self, cx: &mut Context<'_>) -> Result<Step, Ended> {
         for _ in 0..TURNS {
-            while !self.out.is_empty() {
-                let before = self.out.len();
-                match self.channel.poll_write(cx, &mut self.out) {
+            while !self.hand.out.is_empty() {
+                let before = self.hand.out.len();
+                match self.channel.poll_write(cx, &mut self.hand.out) {
                     Poll::Ready(written) => written.map_err(of_channel)?,
                     Poll::Pending => return Ok(Step::Waits),
                 }
-                self.sent += (before - self.out.len()) as u64;
+                self.hand.sent += (before - self.hand.out.len()) as u64;
             }
-            match self.out_state {
+            match self.hand.out_state {
                 Direction::Open => match self.program.poll_read(cx) {
-                    Poll::Ready(Ok(Some(bytes))) => self.out = bytes,
-                    Poll::Ready(Ok(None)) => self.out_state = Direction::Ending,
+                    Poll::Ready(Ok(Some(bytes))) => self.hand.out = bytes,
+                    Poll::Ready(Ok(None)) => self.hand.out_state = Direction::Ending,
                     Poll::Ready(Err(_)) => return Err(Ended::ResetByProgram),
                     Poll::Pending => return Ok(Step::Waits),
                 },
                 Direction::Ending => {
                     self.channel.finish();
-                    self.out_state = Direction::Done;
+                    self.hand.out_state = Direction::Done;
                 }
                 Direction::Done => return Ok(Step::Went),
             }
@@ -162,25 +234,25 @@ impl<P: Program, C: Channel> Flow<P, C> {
     /// From the peer to the program.
     fn poll_back(&mut self, cx: &mut Context<'_>) -> Result<Step, Ended> {
         for _ in 0..TURNS {
-            while !self.back.is_empty() {
-                let before: usize = self.back.iter().map(Bytes::len).sum();
-                match self.program.poll_write(cx, &mut self.back) {
+            while !self.hand.back.is_empty() {
+                let before: usize = self.hand.back.iter().map(Bytes::len).sum();
+                match self.program.poll_write(cx, &mut self.hand.back) {
                     Poll::Ready(Ok(())) => {}
                     Poll::Ready(Err(_)) => return Err(Ended::ResetByProgram),
                     Poll::Pending => return Ok(Step::Waits),
                 }
-                self.received += (before - self.back.iter().map(Bytes::len).sum::<usize>()) as u64;
+                self.hand.received += (before - self.hand.back.iter().map(Bytes::len).sum::<usize>()) as u64;
             }
-            match self.back_state {
-                Direction::Open => match self.channel.poll_read(cx, &mut self.back) {
+            match self.hand.back_state {
+                Direction::Open => match self.channel.poll_read(cx, &mut self.hand.back) {
                     Poll::Ready(Ok(true)) => {}
-                    Poll::Ready(Ok(false)) => self.back_state = Direction::Ending,
+                    Poll::Ready(Ok(false)) => self.hand.back_state = Direction::Ending,
                     Poll::Ready(Err(broken)) => return Err(of_channel(broken)),
                     Poll::Pending => return Ok(Step::Waits),
                 },
                 Direction::Ending => {
                     self.program.finish();
-                    self.back_state = Direction::Done;
+                    self.hand.back_state = Direction::Done;
                 }
                 Direction::Done => return Ok(Step::Went),
             }
@@ -193,5 +265,6 @@ fn of_channel(broken: Broken) -> Ended {
     match broken {
         Broken::Reset(code) => Ended::ResetByPeer(code),
         Broken::Lost => Ended::SessionLost,
+        Broken::Malformed => Ended::GivenUp(codes::PROTOCOL),
     }
 }

@@ -11,6 +11,8 @@ pub enum Broken {
     Reset(u64),
     /// The session is over.
     Lost,
+    /// The peer broke the protocol of the proxies.
+    Malformed,
 }
 
 /// A program's connection.
@@ -51,10 +53,24 @@ pub trait Channel {
     /// Ready once the peer reads no more.
     fn poll_stopped(&mut self, cx: &mut Context<'_>) -> Poll<Broken>;
 
+    /// Does what the channel has to do by itself.
+    fn poll_upkeep(&mut self, _cx: &mut Context<'_>) {}
+
+    /// From now on, nothing is read beyond a place at which another process can go on. The peer is asked for one.
+    fn settle(&mut self) {}
+
+    /// Returns whether that place is reached.
+    fn is_settled(&self) -> bool {
+        true
+    }
+
     /// Returns whether the peer can be reached now. A flow that waits for it is not idle.
     fn is_reachable(&self) -> bool {
         true
     }
+
+    /// Sets the priority of what is written, among all of the session. None: the default.
+    fn set_priority(&mut self, _priority: Option<u8>) {}
 
     /// Ends the direction to the peer. What was written before is delivered.
     fn finish(&mut self);

@@ -4,5 +4,5 @@
 mod body;
 mod ends;
 
-pub use body::{Ended, Flow};
+pub use body::{Direction, Ended, Flow, InHand};
 pub use ends::{Broken, Channel, Program};

@@ -3,13 +3,10 @@
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::str::FromStr;
-use std::time::Duration;
 
-use bytes::Bytes;
-use socket2::SockRef;
 use tokio::net::TcpListener;
 
-use super::accept::accept;
+use super::accept::{Accepted, accept};
 use super::ingress::Ingress;
 use crate::protocol::Target;
 
@@ -50,18 +47,12 @@ impl fmt::Display for Forward {
 }
 
 impl Ingress {
-    /// Serves a forward on this listener. The program's connection is accepted at once, and reset if the far end cannot
-    /// connect.
+    /// Serves a forward on this listener. The program's connection is accepted at once, so its first bytes ride with the
+    /// opening; it is reset if the far end cannot connect.
     pub async fn serve_forward(self, listener: TcpListener, target: Target) {
-        accept(listener, move |tcp, from| {
+        accept(listener, self.places(), self.flows().over(), move |Accepted { tcp, from, .. }| {
             let (this, target) = (self.clone(), target.clone());
-            async move {
-                match this.open(&target, from, Bytes::new()).await {
-                    Ok((way, _)) => this.run(way, tcp).await,
-                    // The connection is reset when it is closed.
-                    Err(_) => drop(SockRef::from(&tcp).set_linger(Some(Duration::ZERO))),
-                }
-            }
+            async move { this.carry(&target, from, tcp).await }
         })
         .await;
     }

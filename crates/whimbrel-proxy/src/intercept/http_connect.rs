@@ -1,7 +1,6 @@
 //! HTTP CONNECT (RFC 9110 section 9.3.6).
 
 use std::io;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -9,9 +8,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
-use super::accept::accept;
+use super::accept::{Accepted, accept};
 use super::ingress::Ingress;
+use super::waiting::closed;
 use crate::protocol::{Outcome, Target};
+use crate::relay::Refused;
 
 /// How long a program may take to send its request, and how long that may be.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -32,26 +33,30 @@ type Refusal = (&'static str, String);
 impl Ingress {
     /// Serves HTTP CONNECT on this listener.
     pub async fn serve_connect(self, listener: TcpListener) {
-        accept(listener, move |tcp, from| {
+        accept(listener, self.places(), self.flows().over(), move |accepted| {
             let this = self.clone();
             // An error is the program's, which is gone.
-            async move { drop(this.serve_request(tcp, from).await) }
+            async move { drop(this.serve_request(accepted).await) }
         })
         .await;
     }
 
-    async fn serve_request(&self, mut tcp: TcpStream, from: SocketAddr) -> io::Result<()> {
+    async fn serve_request(&self, accepted: Accepted) -> io::Result<()> {
+        let Accepted { mut tcp, from, place } = accepted;
         let Ok(request) = timeout(PATIENCE, read(&mut tcp)).await else { return Ok(()) };
+        drop(place);
         let Request { target, first } = match request? {
             Ok(request) => request,
             Err(refusal) => return refuse(tcp, &refusal).await,
         };
-        match self.open(&target, from, first).await {
+        match self.open(&target, from, first, closed(&tcp)).await {
             Ok((way, _)) => {
                 tcp.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").await?;
                 self.run(way, tcp).await;
                 Ok(())
             }
+            // Nobody hears an answer.
+            Err(Refused::ProgramGone) => Ok(()),
             Err(refused) => refuse(tcp, &(status(refused.outcome()), refused.to_string())).await,
         }
     }

@@ -2,18 +2,30 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use socket2::SockRef;
 use tokio::net::TcpStream;
+use tokio::time::MissedTickBehavior;
 
+use super::accept::Places;
+use super::ruling::Ruling;
+use super::waiting::was_reset;
+use crate::News;
+use crate::compress::Dictionary;
 use crate::policy::{Action, Decision, Key, Protocol, Rule, Rules};
-use crate::protocol::{Answer, Manner, Opening, Target};
-use crate::relay::{DirectFlow, Flows, Limits, Opened, Peer, Refused};
+use crate::protocol::{Compression, Manner, Opening, Target};
+use crate::relay::{
+    DirectFlow, FlowRecord, FlowState, Flows, GONE_AFTER, Limits, Opened, Peer, Refused, Session, Steering,
+    Unpacked,
+};
 
 /// How long a program waits for an absent peer.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How often the network is looked at for the conditions of rules.
+const SAMPLE: Duration = Duration::from_secs(1);
 
 /// Where flows go, and what they may take. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -24,7 +36,8 @@ struct Inner {
     peers: BTreeMap<Arc<str>, Peer>,
     /// The peer of flows for which no rule names one.
     first: Peer,
-    rules: RwLock<Arc<Rules>>,
+    ruling: Ruling,
+    places: Places,
     limits: Arc<Limits>,
     flows: Flows,
 }
@@ -33,9 +46,9 @@ struct Inner {
 #[derive(Debug)]
 pub(super) enum Way {
     /// Over a session with this peer.
-    Carried(Box<Opened>, Peer),
+    Carried(Box<Opened>, Steering, Peer),
     /// By a connection of this proxy.
-    Direct(Box<DirectFlow>),
+    Direct(Box<DirectFlow>, Steering),
 }
 
 impl Ingress {
@@ -48,16 +61,80 @@ impl Ingress {
         flows: Flows,
     ) -> Self {
         let peers = peers.into_iter().map(|peer| (Arc::clone(&peer.context().peer), peer)).collect();
-        Self(Arc::new(Inner { peers, first, rules: RwLock::new(Arc::new(rules)), limits, flows }))
+        let ruling = Ruling::new(Arc::clone(&first.context().peer), rules);
+        Self(Arc::new(Inner { peers, first, ruling, places: Places::new(), limits, flows }))
     }
 
-    /// Sets the rules for flows that are opened from now on.
+    /// Sets the rules.
     pub fn set_rules(&self, rules: Rules) {
-        *self.0.rules.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rules);
+        self.0.ruling.set(rules);
     }
 
     pub(super) fn rules(&self) -> Arc<Rules> {
-        Arc::clone(&self.0.rules.read().unwrap_or_else(PoisonError::into_inner))
+        self.0.ruling.now()
+    }
+
+    /// Looks at the network for the conditions of rules and for standbys, for ever.
+    pub(crate) async fn watch_network(self, tell: impl Fn(News)) {
+        let mut ticks = tokio::time::interval(SAMPLE);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut replaced: BTreeMap<Arc<str>, Arc<str>> = BTreeMap::new();
+        loop {
+            ticks.tick().await;
+            for name in self.0.ruling.peers() {
+                let Some(peer) = self.0.peers.get(&name) else { continue };
+                let network = peer.network();
+                for (condition, holds) in self.0.ruling.sample(&name, &network, SAMPLE) {
+                    let fields = serde_json::json!({ "condition": condition.to_string(), "holds": holds });
+                    peer.context().note("condition changed", fields);
+                    tell(News::Condition(Arc::clone(&name), condition, holds));
+                }
+            }
+            for (name, peer) in &self.0.peers {
+                let now = self.standby(peer).map(|standby| Arc::clone(&standby.context().peer));
+                let before = match &now {
+                    Some(standby) => replaced.insert(Arc::clone(name), Arc::clone(standby)),
+                    None => replaced.remove(name),
+                };
+                if let Some(standby) = now.as_ref().or(before.as_ref()).filter(|_| now != before) {
+                    tell(News::Standby(Arc::clone(name), Arc::clone(standby), now.is_some()));
+                }
+            }
+        }
+    }
+
+    /// The places of connections that have not yet said where they go.
+    pub(super) fn places(&self) -> Places {
+        self.0.places.clone()
+    }
+
+    /// Returns whether a flow is being opened, or may be any moment.
+    pub(crate) fn is_opening(&self) -> bool {
+        self.0.places.are_taken()
+    }
+
+    /// Goes on with a flow that was opened here, in another process. A carried one is of this session.
+    pub(crate) fn go_on(&self, flow: Unpacked, carried: Option<(&Session, &Peer)>) {
+        let (target, source) = flow.ends();
+        let Ok(target) = target.parse() else { return };
+        let source = source.unwrap_or_else(|| ([0, 0, 0, 0], 0).into());
+        let key = Key { protocol: Protocol::Tcp, target, source };
+        let mut rules = self.0.ruling.watch();
+        // It has yet to hear what they say.
+        rules.mark_changed();
+        let reached = carried.map(|(session, _)| session.reached());
+        let (decision, is_carried) = (Decision::default(), carried.is_some());
+        let steering = Steering::Rules { rules, key, decision, is_carried, reached };
+        let context = Arc::clone(carried.map_or(&self.0.first, |(_, peer)| peer).context());
+        let limits = Arc::clone(&self.0.limits);
+        tokio::spawn(async move {
+            let record = flow.record();
+            match flow.run(&limits, steering).await {
+                Ok(Some(ended)) => context.note_ended(&record, ended),
+                Ok(None) => {}
+                Err(refused) => context.note_refused(&record, refused),
+            }
+        });
     }
 
     pub(super) fn limits(&self) -> &Limits {
@@ -68,11 +145,41 @@ impl Ingress {
         &self.0.flows
     }
 
-    /// Returns the peer that a decision names. The settings were checked, so it exists.
+    /// Returns the peer that flows of a decision go to now: the one that it names, or a standby while that cannot be
+    /// reached.
     pub(super) fn peer(&self, decision: &Decision) -> &Peer {
         let named = decision.peer.as_ref().and_then(|name| self.0.peers.get(name.as_str()));
         debug_assert!(decision.peer.is_none() || named.is_some(), "a rule names a peer that is not there");
-        named.unwrap_or(&self.0.first)
+        let wanted = named.unwrap_or(&self.0.first);
+        self.standby(wanted).unwrap_or(wanted)
+    }
+
+    /// Returns the standby for a peer that cannot be reached. The settings were checked, so it exists.
+    fn standby<'a>(&'a self, wanted: &'a Peer) -> Option<&'a Peer> {
+        let mut peer = wanted;
+        // Each is looked at once, even if they stand by for one another.
+        for _ in 0..self.0.peers.len() {
+            if peer.is_usable() {
+                return (!Arc::ptr_eq(peer.context(), wanted.context())).then_some(peer);
+            }
+            peer = self.0.peers.get(peer.standby()?)?;
+        }
+        None
+    }
+
+    /// Returns how a decision wants a flow to be sent.
+    pub(super) fn manner(&self, decision: &Decision) -> Manner {
+        let dictionaries = &self.0.first.context().dictionaries;
+        let id = |name: &String| dictionaries.named(name).map(Dictionary::id);
+        let dictionary = decision.dictionary.as_ref().and_then(id);
+        let compression = decision.compression.map(|method| Compression { method, dictionary, plain: 0 });
+        Manner { priority: decision.priority, lifetime: decision.lifetime, compression }
+    }
+
+    /// Returns the name of a dictionary that these rules name and that is not there.
+    pub(crate) fn lacks_dictionary<'a>(&self, rules: &'a [Rule]) -> Option<&'a str> {
+        let mut names = rules.iter().filter_map(|rule| rule.dictionary.as_deref());
+        names.find(|name| self.0.first.context().dictionaries.named(name).is_none())
     }
 
     /// Returns the name of a peer that these rules name and that is not there.
@@ -82,66 +189,150 @@ impl Ingress {
     }
 
     /// Opens a flow as the rules say, and waits for its peer if that is absent. `first` was read from the program
-    /// already; it rides with the opening. Waits for the answer.
+    /// already; it rides with the opening. Waits for the answer, unless the program gives up, which `gone` waits for.
     pub(super) async fn open(
         &self,
         target: &Target,
         source: SocketAddr,
         first: Bytes,
+        gone: impl Future<Output = ()>,
     ) -> Result<(Way, Option<SocketAddr>), Refused> {
-        let opened = self.decide(target, source, first).await;
+        let opening = async {
+            loop {
+                let mut way = self.begin(target, source, first.len()).await?;
+                match self.answered(&mut way, &first).await {
+                    Some(Ok(address)) => return Ok((way, address)),
+                    Some(Err(refused)) => return Err(refused),
+                    // Its peer is gone, and there is another.
+                    None => {}
+                }
+            }
+        };
+        let opened = tokio::select! {
+            opened = opening => opened,
+            () = gone => Err(Refused::ProgramGone),
+        };
         if let Err(refused) = &opened {
             self.note_refused(target, source, *refused);
         }
         opened
     }
 
-    async fn decide(
-        &self,
-        target: &Target,
-        source: SocketAddr,
-        first: Bytes,
-    ) -> Result<(Way, Option<SocketAddr>), Refused> {
+    /// Waits for the far end's answer, and returns its address. None: the peer cannot be reached any more, and flows go to
+    /// a standby. One that has bytes already stays, since nobody knows who has them.
+    async fn answered(&self, way: &mut Way, first: &Bytes) -> Option<Result<Option<SocketAddr>, Refused>> {
+        let (opened, peer, mut reached) = match way {
+            Way::Direct(flow, _) => {
+                let sent = flow.send_early(first.clone()).await;
+                return Some(sent.map(|()| flow.local_addr()));
+            }
+            Way::Carried(opened, Steering::Rules { reached: Some(reached), .. }, peer) => {
+                (opened, peer, reached.clone())
+            }
+            Way::Carried(opened, _, _) => return Some(opened.answer().await.map(|answer| answer.address)),
+        };
+        // What the far end refuses it says in its answer.
+        opened.send_early(first.clone()).await.ok();
+        let moves = async {
+            loop {
+                reached.lost(GONE_AFTER).await;
+                if first.is_empty() && self.standby(peer).is_some() {
+                    return;
+                }
+                tokio::time::sleep(GONE_AFTER).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            answer = opened.answer() => Some(answer.map(|answer| answer.address)),
+            () = moves => None,
+        }
+    }
+
+    /// Carries the bytes of a program whose connection was accepted already; if the flow is refused, the connection is
+    /// reset. The bytes do not wait for the answer, unless another peer may have to answer.
+    pub(super) async fn carry(&self, target: &Target, source: SocketAddr, tcp: TcpStream) {
+        let begun = if self.0.peers.values().any(|peer| peer.standby().is_some()) {
+            self.open(target, source, Bytes::new(), was_reset(&tcp)).await.map(|(way, _)| way)
+        } else {
+            let begun = tokio::select! {
+                begun = self.begin(target, source, 0) => begun,
+                () = was_reset(&tcp) => Err(Refused::ProgramGone),
+            };
+            begun.inspect_err(|refused| self.note_refused(target, source, *refused))
+        };
+        match begun {
+            Ok(way) => self.run(way, tcp).await,
+            // The connection is reset when it is closed.
+            Err(_) => drop(SockRef::from(&tcp).set_linger(Some(Duration::ZERO))),
+        }
+    }
+
+    /// Opens a flow as the rules say, once they do not hold it. A carried one has no answer yet.
+    /// `early` is the number of bytes that go before it.
+    async fn begin(&self, target: &Target, source: SocketAddr, early: usize) -> Result<Way, Refused> {
         let key = Key { protocol: Protocol::Tcp, target: target.clone(), source };
-        let decision = self.rules().decide(&key);
-        match decision.action {
-            Action::Carry => {}
-            Action::Direct => {
-                let mut flow =
-                    DirectFlow::open(target, source, &decision, &self.0.limits, &self.0.flows).await?;
-                let address = flow.local_addr();
-                flow.send_early(first).await?;
-                return Ok((Way::Direct(Box::new(flow)), address));
-            }
-            Action::Reject => return Err(Refused::ByRule),
-            Action::Drop => {
-                tokio::time::sleep(self.0.limits.connect_timeout).await;
-                return Err(Refused::ByRule);
+        let mut rules = self.0.ruling.watch();
+        loop {
+            let decision = rules.borrow_and_update().decide(&key);
+            let peer = self.peer(&decision).clone();
+            let name = match decision.action {
+                Action::Direct => "direct".into(),
+                _ => Arc::clone(&peer.context().peer),
+            };
+            let record = FlowRecord::new(Protocol::Tcp, name).to(target).of(Some(source)).by_rule(&decision);
+            // One that waits counts, too.
+            let running = self.0.flows.add(record, self.0.limits.max_flows).ok_or(Refused::Limit)?;
+            match decision.action {
+                Action::Carry => {
+                    let session = peer.session_within(PATIENCE).await.ok_or(Refused::NoSession)?;
+                    let mut manner = self.manner(&decision);
+                    if let Some(compression) = &mut manner.compression {
+                        compression.plain = u32::try_from(early).unwrap_or(u32::MAX);
+                    }
+                    let opening = Opening { target: target.clone(), source: Some(source), manner };
+                    let reached = Some(session.reached());
+                    let opened = session.open(&opening, running).await?;
+                    let steering = Steering::Rules { rules, key, decision, is_carried: true, reached };
+                    return Ok(Way::Carried(Box::new(opened), steering, peer));
+                }
+                Action::Direct => {
+                    let mark = self.0.first.context().mark;
+                    let flow = DirectFlow::open(target, source, running, &self.0.limits, mark).await?;
+                    let steering = Steering::Rules { rules, key, decision, is_carried: false, reached: None };
+                    return Ok(Way::Direct(Box::new(flow), steering));
+                }
+                Action::Reject => return Err(Refused::ByRule),
+                Action::Drop => {
+                    tokio::time::sleep(self.0.limits.connect_timeout).await;
+                    return Err(Refused::ByRule);
+                }
+                Action::Hold => {
+                    running.record.set_state(FlowState::Waiting);
+                    // The sender lives as long as this.
+                    rules.changed().await.ok();
+                }
             }
         }
-        let peer = self.peer(&decision).clone();
-        let session = peer.session_within(PATIENCE).await.ok_or(Refused::NoSession)?;
-        let opening = Opening { target: target.clone(), source: Some(source), manner: manner(&decision) };
-        let mut opened = session.open(&opening, decision.rule.map(|(_, name)| name)).await?;
-        if !first.is_empty() {
-            opened.send_early(first).await?;
-        }
-        let Answer { address, .. } = opened.answer().await?;
-        Ok((Way::Carried(Box::new(opened), peer), address))
     }
 
     /// Runs a flow to its end.
     pub(super) async fn run(&self, way: Way, tcp: TcpStream) {
+        let limits = &self.0.limits;
         match way {
-            Way::Carried(opened, peer) => {
+            Way::Carried(opened, steering, peer) => {
                 let record = opened.record();
-                let ended = opened.run(tcp, &self.0.limits).await;
-                peer.context().note_ended(&record, ended);
+                match opened.run(tcp, limits, steering).await {
+                    Ok(Some(ended)) => peer.context().note_ended(&record, ended),
+                    Ok(None) => {}
+                    Err(refused) => peer.context().note_refused(&record, refused),
+                }
             }
-            Way::Direct(flow) => {
+            Way::Direct(flow, steering) => {
                 let record = flow.record();
-                let ended = flow.run(tcp, &self.0.limits).await;
-                self.0.first.context().note_ended(&record, ended);
+                if let Some(ended) = flow.run(tcp, limits, steering).await {
+                    self.0.first.context().note_ended(&record, ended);
+                }
             }
         }
     }
@@ -155,9 +346,4 @@ impl Ingress {
             }),
         );
     }
-}
-
-/// Returns how a decision wants a flow to be sent.
-pub(super) fn manner(decision: &Decision) -> Manner {
-    Manner { priority: decision.priority, lifetime: decision.lifetime }
 }

@@ -10,12 +10,13 @@ use fast_socks5::server::{Socks5ServerProtocol, SocksServerError, states};
 use fast_socks5::util::target_addr::TargetAddr;
 use fast_socks5::{ReplyError, Socks5Command};
 use serde::{Deserialize, Serialize};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::time::timeout;
 
-use super::accept::accept;
+use super::accept::{Accepted, accept};
 use super::ingress::Ingress;
 use super::socks_udp::associate;
+use super::waiting::Watched;
 use crate::protocol::{Host, Outcome, Target};
 use crate::relay::Refused;
 
@@ -52,29 +53,28 @@ impl Ingress {
     /// Serves SOCKS5 on this listener.
     pub async fn serve_socks(self, listener: TcpListener, users: Users) {
         let users = Arc::new(users);
-        accept(listener, move |tcp, from| {
+        accept(listener, self.places(), self.flows().over(), move |accepted| {
             let (this, users) = (self.clone(), Arc::clone(&users));
             // An error is the program's, which is gone.
-            async move { drop(this.serve_client(tcp, from, &users).await) }
+            async move { drop(this.serve_client(accepted, &users).await) }
         })
         .await;
     }
 
-    async fn serve_client(
-        &self,
-        tcp: TcpStream,
-        from: SocketAddr,
-        users: &Users,
-    ) -> Result<(), SocksServerError> {
+    async fn serve_client(&self, accepted: Accepted, users: &Users) -> Result<(), SocksServerError> {
+        let Accepted { tcp, from, place } = accepted;
         // An error means that the client is gone.
         let Ok(local) = tcp.local_addr() else { return Ok(()) };
+        let tcp = Watched::new(tcp);
+        let closed = tcp.closed();
         let Ok(asked) = timeout(PATIENCE, ask(tcp, users)).await else { return Ok(()) };
+        drop(place);
         let (client, command, target) = asked?;
         let Some(target) = target_of(target) else {
             return client.reply_error(&ReplyError::AddressTypeNotSupported).await;
         };
         match command {
-            Socks5Command::TCPConnect => self.connect(client, from, target).await,
+            Socks5Command::TCPConnect => self.connect(client, from, target, closed).await,
             Socks5Command::UDPAssociate => associate(self, client, [local, from], &target).await,
             Socks5Command::TCPBind => client.reply_error(&ReplyError::CommandNotSupported).await,
         }
@@ -85,23 +85,28 @@ impl Ingress {
         client: Client,
         from: SocketAddr,
         target: Target,
+        closed: impl Future<Output = ()>,
     ) -> Result<(), SocksServerError> {
-        match self.open(&target, from, Bytes::new()).await {
+        match self.open(&target, from, Bytes::new(), closed).await {
             Ok((way, address)) => {
                 let bound = address.unwrap_or_else(|| ([0, 0, 0, 0], 0).into());
-                let tcp = client.reply_success(bound).await?;
-                self.run(way, tcp).await;
+                // The waiting is over, so there is no other handle.
+                if let Some(tcp) = client.reply_success(bound).await?.into_inner() {
+                    self.run(way, tcp).await;
+                }
                 Ok(())
             }
+            // Nobody hears a reply.
+            Err(Refused::ProgramGone) => Ok(()),
             Err(refused) => client.reply_error(&reply(refused)).await,
         }
     }
 }
 
 /// A client that has said what it wants.
-pub(super) type Client = Socks5ServerProtocol<TcpStream, states::CommandRead>;
+pub(super) type Client = Socks5ServerProtocol<Watched, states::CommandRead>;
 
-async fn ask(tcp: TcpStream, users: &Users) -> Result<(Client, Socks5Command, TargetAddr), SocksServerError> {
+async fn ask(tcp: Watched, users: &Users) -> Result<(Client, Socks5Command, TargetAddr), SocksServerError> {
     let client = if users.0.is_empty() {
         Socks5ServerProtocol::accept_no_auth(tcp).await?
     } else {

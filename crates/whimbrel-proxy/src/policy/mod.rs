@@ -1,6 +1,9 @@
 //! Decisions: which flows are carried, where and how, and what a peer may open here. Pure: it opens no sockets and looks
 //! nothing up.
 
+mod condition;
+mod conditions;
+mod index;
 mod pattern;
 mod permit;
 mod ports;
@@ -8,9 +11,11 @@ mod rule;
 mod rules;
 mod special;
 
+pub use condition::{Condition, InvalidCondition, Network};
+pub use conditions::Conditions;
 pub use pattern::{InvalidPattern, Pattern};
 pub use permit::{InvalidPermit, Permit, Permits};
 pub use ports::Ports;
-pub use rule::{Action, Key, Protocol, Rule};
+pub use rule::{Accept, Action, Key, Protocol, Rule};
 pub use rules::{Decision, NeverMatches, Rules};
 pub use special::is_special;

@@ -17,9 +17,12 @@ pub struct Pattern {
     ports: Ports,
 }
 
+/// The hosts of a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Hosts {
+pub(super) enum Hosts {
+    /// All of them.
     Any,
+    /// Those with an address in this network.
     Network(IpNet),
     /// One name, whatever its address.
     Name(Box<str>),
@@ -39,6 +42,11 @@ impl Pattern {
     /// Returns the ports.
     pub fn ports(&self) -> Ports {
         self.ports
+    }
+
+    /// Returns the hosts.
+    pub(super) fn hosts(&self) -> &Hosts {
+        &self.hosts
     }
 
     /// Returns whether it names a target that has this address or name. An address in a network matches whatever

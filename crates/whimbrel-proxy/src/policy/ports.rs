@@ -19,6 +19,11 @@ impl Ports {
         (self.first..=self.last).contains(&port)
     }
 
+    /// Returns the port, if it is only one.
+    pub(super) fn single(self) -> Option<u16> {
+        (self.first == self.last).then_some(self.first)
+    }
+
     /// Returns whether all of `other` are among them.
     pub fn covers(self, other: Self) -> bool {
         self.first <= other.first && other.last <= self.last

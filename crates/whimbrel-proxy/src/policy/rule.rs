@@ -7,7 +7,9 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use whimbrel::units::as_text as units;
 
+use super::condition::Condition;
 use super::pattern::Pattern;
+use crate::compress::Method;
 use crate::protocol::Target;
 use crate::text::as_text;
 
@@ -44,6 +46,18 @@ pub enum Action {
     Reject,
     /// The program hears nothing.
     Drop,
+    /// It waits: a TCP flow is opened, or goes on, when this rule is no longer for it. Datagrams are dropped meanwhile.
+    Hold,
+}
+
+/// When the TCP connection of an intercepted program is accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Accept {
+    /// Once the far end is connected, so that the program learns what the far end learns.
+    Held,
+    /// At once, which saves a round trip. If the far end cannot connect, the program is reset.
+    Early,
 }
 
 /// What a flow is known by.
@@ -58,7 +72,7 @@ pub struct Key {
 }
 
 /// A rule. A condition that is not set holds for every flow.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rule {
     /// Its name in the status and in logs.
@@ -72,10 +86,17 @@ pub struct Rule {
     /// Only flows of programs in these networks.
     #[serde(default, with = "as_text::list")]
     pub from: Vec<IpNet>,
+    /// Only while all of these hold towards its peer.
+    #[serde(default, with = "as_text::list")]
+    pub when: Vec<Condition>,
     /// What becomes of them.
     #[serde(default)]
     pub action: Action,
-    /// The name of the peer that they are carried to. Default: the first that is dialled.
+    /// Whether a flow that runs when this rule begins to be for it is reset, unless the rule would carry it. Default: it
+    /// goes on.
+    #[serde(default)]
+    pub existing: bool,
+    /// The name of the peer that they are carried to. Default: the first that is dialled, or the first.
     #[serde(default)]
     pub peer: Option<String>,
     /// The priority of TCP flows and datagrams among all of the session, 0 to 255. Default: 100.
@@ -84,6 +105,18 @@ pub struct Rule {
     /// How long a datagram may wait to be sent. Default: 1 s.
     #[serde(default, with = "units::optional_duration")]
     pub lifetime: Option<Duration>,
+    /// How long a TCP flow waits for a peer that cannot be reached. Default: as long as the session lives.
+    #[serde(default, with = "units::optional_duration")]
+    pub outage: Option<Duration>,
+    /// How they are compressed on the link, such as `zstd:3`. Default: not at all.
+    #[serde(default)]
+    pub compression: Option<Method>,
+    /// The name of a dictionary for that.
+    #[serde(default)]
+    pub dictionary: Option<String>,
+    /// When an intercepted TCP connection is accepted. Default: once the far end is connected.
+    #[serde(default)]
+    pub accept: Option<Accept>,
 }
 
 impl Rule {
@@ -96,7 +129,8 @@ impl Rule {
 
     /// Returns whether it is for every flow that `other` is for.
     pub fn covers(&self, other: &Self) -> bool {
-        self.protocol.is_none_or(|protocol| other.protocol == Some(protocol))
+        self.when.is_empty()
+            && self.protocol.is_none_or(|protocol| other.protocol == Some(protocol))
             && covers(&self.to, &other.to, Pattern::covers)
             && covers(&self.from, &other.from, |wide, narrow| wide.contains(narrow))
     }

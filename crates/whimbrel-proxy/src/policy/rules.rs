@@ -1,15 +1,29 @@
 //! All rules, in their order: the first that matches decides.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::rule::{Action, Key, Rule};
+use super::index::Index;
+use super::rule::{Accept, Action, Key, Rule};
+use crate::compress::Method;
 
 /// The most rules that are compared in pairs.
 const MOST_COMPARED: usize = 2_000;
 
-/// Rules. Without any, everything is carried.
+/// Rules. Without any, everything is carried. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub struct Rules(Vec<Rule>);
+pub struct Rules {
+    all: Arc<All>,
+    /// The places of those whose conditions do not hold.
+    off: BTreeSet<usize>,
+}
+
+#[derive(Debug, Default)]
+struct All {
+    rules: Vec<Rule>,
+    index: Index,
+}
 
 /// What becomes of a flow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,12 +32,22 @@ pub struct Decision {
     pub rule: Option<(usize, String)>,
     /// What is done with it.
     pub action: Action,
-    /// The name of the peer. None: the first that is dialled.
+    /// The name of the peer. None: the first that is dialled, or the first.
     pub peer: Option<String>,
     /// Its priority.
     pub priority: Option<u8>,
     /// How long its datagrams may wait.
     pub lifetime: Option<Duration>,
+    /// How long a TCP flow waits for a peer that cannot be reached.
+    pub outage: Option<Duration>,
+    /// Whether a running flow ends if this decision would not carry it.
+    pub existing: bool,
+    /// How it is compressed.
+    pub compression: Option<Method>,
+    /// The name of the dictionary for that.
+    pub dictionary: Option<String>,
+    /// When an intercepted TCP connection is accepted.
+    pub accept: Option<Accept>,
 }
 
 /// A rule that can never match.
@@ -49,20 +73,56 @@ impl Rules {
                 return Err(NeverMatches { rule: rule.name.clone(), before: before.name.clone() });
             }
         }
-        Ok(Self(rules))
+        let index = Index::new(&rules);
+        let off = rules.iter().enumerate().filter(|(_, rule)| !rule.when.is_empty()).map(|(at, _)| at);
+        Ok(Self { off: off.collect(), all: Arc::new(All { rules, index }) })
+    }
+
+    /// Returns all rules, whether or not their conditions hold.
+    pub fn all(&self) -> &[Rule] {
+        &self.all.rules
+    }
+
+    /// The same rules, where exactly those with conditions take part of which `holds` says so.
+    #[must_use]
+    pub fn under(&self, holds: impl Fn(&Rule) -> bool) -> Self {
+        let is_off = |(_, rule): &(usize, &Rule)| !rule.when.is_empty() && !holds(rule);
+        let off = self.all().iter().enumerate().filter(is_off).map(|(at, _)| at).collect();
+        Self { all: Arc::clone(&self.all), off }
+    }
+
+    /// Returns the rules that would decide about a flow before `decision` did, if their conditions held.
+    pub fn before<'a>(
+        &'a self,
+        decision: &Decision,
+        key: &'a Key,
+    ) -> impl Iterator<Item = (usize, &'a Rule)> {
+        let end = decision.rule.as_ref().map_or(self.all().len(), |(at, _)| *at);
+        self.all()[..end].iter().enumerate().filter(|(at, rule)| self.off.contains(at) && rule.matches(key))
     }
 
     /// Returns what becomes of a flow.
     pub fn decide(&self, key: &Key) -> Decision {
-        let Some((at, rule)) = self.0.iter().enumerate().find(|(_, rule)| rule.matches(key)) else {
-            return Decision::default();
-        };
-        Decision {
+        let matches = |at: usize| !self.off.contains(&at) && self.all.rules[at].matches(key);
+        let Some(at) = self.all.index.first(key, matches) else { return Decision::default() };
+        Decision::of(at, &self.all.rules[at])
+    }
+}
+
+impl Decision {
+    /// What the rule at this place says.
+    pub fn of(at: usize, rule: &Rule) -> Self {
+        Self {
             rule: Some((at, rule.name.clone())),
             action: rule.action,
             peer: rule.peer.clone(),
             priority: rule.priority,
             lifetime: rule.lifetime,
+            outage: rule.outage,
+            existing: rule.existing,
+            compression: rule.compression,
+            dictionary: rule.dictionary.clone(),
+            accept: rule.accept,
         }
     }
 }
@@ -121,6 +181,116 @@ mod tests {
         let video = rules.decide(&key(Udp, "1.2.3.4:5004", "192.168.1.1:9"));
         assert_eq!((video.priority, video.lifetime), (Some(200), Some(Duration::from_millis(200))));
         assert_eq!(Rules::default().decide(&key(Tcp, "a.b:1", "10.0.0.1:9")), Decision::default());
+    }
+
+    #[test]
+    fn a_rule_takes_part_while_its_conditions_hold() {
+        let rules = Rules::new(rules(
+            "[[rule]]\nname = 'shed'\nto = ['*:80']\nwhen = ['loss > 10%', 'paths < 2']\naction = 'hold'\nexisting = true\n
+             [[rule]]\nname = 'web'\nto = ['*:80']",
+        ))
+        .unwrap();
+        let decide = |rules: &Rules| rules.decide(&key(Protocol::Tcp, "a.b:80", "10.0.0.1:9"));
+        assert_eq!(decide(&rules).rule, Some((1, "web".to_owned())));
+        let held = decide(&rules.under(|rule| rule.name == "shed"));
+        assert_eq!(
+            (held.rule, held.action, held.existing),
+            (Some((0, "shed".to_owned())), Action::Hold, true)
+        );
+        assert_eq!(decide(&rules.under(|_| true).under(|_| false)).action, Action::Carry);
+    }
+
+    /// Rules that a seed makes, of all kinds of patterns.
+    fn random_rules(rng: &mut rand_chacha::ChaCha20Rng, count: usize) -> Vec<Rule> {
+        use rand::RngExt;
+        let mut all = String::new();
+        for at in 0..count {
+            let mut hosts = || match rng.random_range(0..8) {
+                0 => format!("10.{}.0.0/16", rng.random_range(0..4)),
+                1 => format!("10.{}.{}.0/24", rng.random_range(0..4), rng.random_range(0..4)),
+                2 => format!("[fd00:{}::]/32", rng.random_range(0..4)),
+                3 => format!("h{}.example.org", rng.random_range(0..4)),
+                4 => "*.example.org".to_owned(),
+                5 => "*.org".to_owned(),
+                _ => "*".to_owned(),
+            };
+            let mut to: Vec<String> = (0..at % 3).map(|_| hosts()).collect();
+            for to in &mut to {
+                let port = rng.random_range(1..5);
+                *to += &[format!(":{port}"), format!(":{port}-6"), ":*".to_owned()][rng.random_range(0..3)];
+            }
+            let from: Vec<_> = (0..rng.random_range(0..2))
+                .map(|_| format!("192.168.{}.0/24", rng.random_range(0..3)))
+                .collect();
+            let when: &[&str] = if rng.random_ratio(1, 4) { &["loss > 1%"] } else { &[] };
+            all += &format!("[[rule]]\nname = 'r{at}'\nto = {to:?}\nfrom = {from:?}\nwhen = {when:?}\n");
+        }
+        rules(&all)
+    }
+
+    #[test]
+    fn the_index_finds_what_a_search_finds() {
+        use rand::{RngExt, SeedableRng};
+        let mut matched = 0;
+        for seed in 0..300 {
+            let mut rng = rand_chacha::ChaCha20Rng::seed_from_u64(seed);
+            let all = random_rules(&mut rng, 24);
+            // A rule that never matches is no error here.
+            let index = Index::new(&all);
+            let rules = Rules { all: Arc::new(All { rules: all.clone(), index }), off: BTreeSet::new() };
+            let rules = rules.under(|_| seed % 2 == 0);
+            for _ in 0..100 {
+                let target = match rng.random_range(0..4) {
+                    0 => format!("10.{}.{}.1", rng.random_range(0..4), rng.random_range(0..4)),
+                    1 => format!("[fd00:{}::1]", rng.random_range(0..4)),
+                    2 => format!("[::ffff:10.{}.1.1]", rng.random_range(0..4)),
+                    _ => format!("h{}.example.org", rng.random_range(0..4)),
+                };
+                let target = format!("{target}:{}", rng.random_range(1..8));
+                let key = key(Protocol::Tcp, &target, &format!("192.168.{}.9:1", rng.random_range(0..3)));
+                let takes_part = |rule: &Rule| seed % 2 == 0 || rule.when.is_empty();
+                let wanted = all.iter().position(|rule| takes_part(rule) && rule.matches(&key));
+                assert_eq!(rules.decide(&key).rule.map(|(at, _)| at), wanted, "seed {seed}, {target}");
+                matched += usize::from(wanted.is_some());
+            }
+        }
+        assert!(matched > 10_000, "{matched}");
+    }
+
+    #[test]
+    fn a_flow_looks_at_few_of_many_rules() {
+        let text: String = (0..10_000)
+            .map(|at| {
+                let (a, b) = (at / 250, at % 250);
+                let (to, from) = match at % 5 {
+                    0 => (format!("10.{a}.{b}.0/24:*"), "[]"),
+                    1 => (format!("h{at}.example.org:443"), "[]"),
+                    2 => (format!("*.d{at}.example.org:*"), "[]"),
+                    3 => (format!("*:{}", 1 + at), "[]"),
+                    _ => (format!("[fd00:{at:x}::]/32:1-99"), "['10.9.0.0/16']"),
+                };
+                format!("[[rule]]\nname = 'r{at}'\nto = ['{to}']\nfrom = {from}\n")
+            })
+            .collect();
+        let all = rules(&text);
+        let index = Index::new(&all);
+        for (target, wanted) in [
+            ("10.39.245.7:60001", Some(9_995)),
+            ("h9996.example.org:443", Some(9_996)),
+            ("x.d9997.example.org:60001", Some(9_997)),
+            ("203.0.113.1:9999", Some(9_998)),
+            ("[fd00:270f::1]:97", Some(9_999)),
+            ("203.0.113.1:50001", None),
+        ] {
+            let key = key(Protocol::Tcp, target, "10.9.1.1:1");
+            let looked = std::cell::Cell::new(0);
+            let found = index.first(&key, |at| {
+                looked.set(looked.get() + 1);
+                all[at].matches(&key)
+            });
+            assert_eq!(found, wanted, "{target}");
+            assert!(looked.get() <= 3, "{target}: {} rules", looked.get());
+        }
     }
 
     #[test]

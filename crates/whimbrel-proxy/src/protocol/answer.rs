@@ -69,6 +69,30 @@ impl fmt::Display for Outcome {
     }
 }
 
+/// Whether the far end compresses as the opening asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Agreement {
+    /// It does not: it was not asked, does not know the method, or has too many contexts.
+    #[default]
+    Plain,
+    /// It does.
+    Compressed,
+    /// It does, and without the dictionary, which it lacks.
+    WithoutDictionary,
+}
+
+impl Agreement {
+    const ALL: [Self; 3] = [Self::Plain, Self::Compressed, Self::WithoutDictionary];
+
+    fn code(self) -> u8 {
+        Self::ALL.iter().position(|agreement| *agreement == self).map_or(0, |at| at as u8)
+    }
+
+    fn of(code: Option<&u8>) -> Self {
+        code.and_then(|code| Self::ALL.get(usize::from(*code))).copied().unwrap_or_default()
+    }
+}
+
 /// An outcome, and the address that the far end used if it is connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
@@ -76,19 +100,24 @@ pub struct Answer {
     pub outcome: Outcome,
     /// The far end's own address on the connection.
     pub address: Option<SocketAddr>,
+    /// Whether the flow is compressed.
+    pub agreement: Agreement,
 }
 
 impl Answer {
     /// An outcome without an address.
     pub const fn of(outcome: Outcome) -> Self {
-        Self { outcome, address: None }
+        Self { outcome, address: None, agreement: Agreement::Plain }
     }
 
-    /// Returns the answer as bytes: a length, the outcome, and the address.
+    /// Returns the answer as bytes: a length, the outcome, the address, and what was agreed on, if anything was.
     pub fn to_bytes(self) -> Vec<u8> {
-        let address = self.address.map_or_else(Vec::new, fields::address_bytes);
-        let mut bytes = vec![address.len() as u8 + 1, self.outcome.code()];
-        bytes.extend_from_slice(&address);
+        let mut rest = self.address.map_or_else(Vec::new, fields::address_bytes);
+        if self.agreement != Agreement::Plain {
+            rest.push(self.agreement.code());
+        }
+        let mut bytes = vec![rest.len() as u8 + 1, self.outcome.code()];
+        bytes.extend_from_slice(&rest);
         bytes
     }
 }
@@ -98,6 +127,16 @@ impl Answer {
 pub struct AnswerReader(Vec<u8>);
 
 impl AnswerReader {
+    /// A reader that has read these bytes, which are not yet the whole answer.
+    pub(crate) fn begun(bytes: &[u8]) -> Self {
+        Self(bytes.to_vec())
+    }
+
+    /// Returns the bytes that it has read.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
     /// The number of bytes that the answer lacks, at least one until it is whole.
     pub fn wants(&self) -> usize {
         match self.0.first() {
@@ -119,7 +158,9 @@ impl AnswerReader {
         let (outcome, rest) = self.0[1..].split_first().ok_or(Malformed(WHAT))?;
         // A later version may add something.
         let address = [18, 6].into_iter().find_map(|length| fields::address(rest.get(..length)?));
-        Ok(Some(Answer { outcome: Outcome::of(*outcome), address }))
+        let length = address.map_or(0, |address| if address.is_ipv4() { 6 } else { 18 });
+        let agreement = Agreement::of(rest.get(length));
+        Ok(Some(Answer { outcome: Outcome::of(*outcome), address, agreement }))
     }
 }
 
@@ -133,14 +174,16 @@ mod tests {
             for address in
                 [None, Some("10.0.0.1:80".parse().unwrap()), Some("[2001:db8::1]:80".parse().unwrap())]
             {
-                let answer = Answer { outcome, address };
-                let mut reader = AnswerReader::default();
-                let mut last = None;
-                for byte in answer.to_bytes() {
-                    assert!(last.is_none() && reader.wants() > 0);
-                    last = reader.take(&[byte]).unwrap();
+                for agreement in Agreement::ALL {
+                    let answer = Answer { outcome, address, agreement };
+                    let mut reader = AnswerReader::default();
+                    let mut last = None;
+                    for byte in answer.to_bytes() {
+                        assert!(last.is_none() && reader.wants() > 0);
+                        last = reader.take(&[byte]).unwrap();
+                    }
+                    assert_eq!((last, reader.wants()), (Some(answer), 0));
                 }
-                assert_eq!((last, reader.wants()), (Some(answer), 0));
             }
         }
     }

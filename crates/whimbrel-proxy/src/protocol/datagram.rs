@@ -17,7 +17,12 @@ const PLAIN: u64 = 0;
 const ANNOUNCED: u64 = 1;
 const ANNOUNCEMENT: u64 = 2;
 const REFUSED: u64 = 3;
+/// The code of this kind that refuses nothing: see [`Datagram::Compresses`].
+const COMPRESSES: u8 = 4;
 const KINDS: u64 = 4;
+/// The codes behind `REFUSED` with which the number is that of a stream.
+const PRIORITY: u8 = 16;
+const RESTART: u8 = 17;
 /// The largest number of a context: with the kind, it is a variable-length integer of RFC 9000 section 16.
 const LARGEST: u64 = (1 << 60) - 1;
 
@@ -65,6 +70,12 @@ pub enum Datagram {
     Announcement(Context, Announcement),
     /// The receiver does not take a context's datagrams.
     Refused(Context, Refusal),
+    /// The sender's wish for the priority of a stream that it has opened, from now on. None: the default.
+    Priority(u64, Option<u8>),
+    /// The sender needs a new context in the direction to it of a compressed stream.
+    Restart(u64),
+    /// The receiver takes a context's datagrams compressed, too, as its announcement says, under the next number.
+    Compresses(Context),
 }
 
 impl Announcement {
@@ -85,6 +96,18 @@ impl Announcement {
             kind == TO_PROGRAM
         })?;
         Ok(Self { program: source.ok_or(Malformed(WHAT))?, remote: target, to_program, manner })
+    }
+}
+
+impl Context {
+    /// The number under which compressed datagrams of this context travel.
+    pub fn compressed(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
+
+    /// The context whose compressed datagrams would travel under this number.
+    pub fn uncompressed(self) -> Option<Self> {
+        self.0.checked_sub(1).map(Self)
     }
 }
 
@@ -109,6 +132,11 @@ impl Datagram {
                 let code = Refusal::ALL.iter().position(|known| known == refusal).unwrap_or(0);
                 joined(*context, REFUSED, &[code as u8], &[])
             }
+            Self::Priority(stream, priority) => {
+                joined(Context(*stream), REFUSED, &[PRIORITY], priority.as_slice())
+            }
+            Self::Restart(stream) => joined(Context(*stream), REFUSED, &[RESTART], &[]),
+            Self::Compresses(context) => joined(*context, REFUSED, &[COMPRESSES], &[]),
         }
     }
 
@@ -132,9 +160,16 @@ impl Datagram {
             ANNOUNCEMENT => Ok(Self::Announcement(context, Announcement::from_bytes(&bytes)?)),
             _ => {
                 let code = bytes.first().ok_or(Malformed(WHAT))?;
+                if *code == PRIORITY {
+                    return Ok(Self::Priority(context.0, bytes.get(1).copied()));
+                }
                 // A reason of a later version is one for which announcing it again would not help.
                 let refusal = Refusal::ALL.get(usize::from(*code)).copied().unwrap_or(Refusal::Unusable);
-                Ok(Self::Refused(context, refusal))
+                Ok(match *code {
+                    RESTART => Self::Restart(context.0),
+                    COMPRESSES => Self::Compresses(context),
+                    _ => Self::Refused(context, refusal),
+                })
             }
         }
     }
@@ -171,7 +206,7 @@ mod tests {
             program: "10.0.0.1:5000".parse().unwrap(),
             remote: "example.org:53".parse().unwrap(),
             to_program: false,
-            manner: Manner { priority: Some(9), lifetime: None },
+            manner: Manner { priority: Some(9), ..Manner::default() },
         };
         let back = Announcement { to_program: true, ..announcement.clone() };
         for (number, length) in [(0, 1), (15, 1), (16, 2), (4_095, 2), (4_096, 4), (1 << 28, 8), (LARGEST, 8)]
@@ -187,6 +222,10 @@ mod tests {
                 Datagram::Announcement(context, announcement.clone()),
                 Datagram::Announcement(context, back.clone()),
                 Datagram::Refused(context, Refusal::Denied),
+                Datagram::Priority(number, None),
+                Datagram::Priority(number, Some(7)),
+                Datagram::Restart(number),
+                Datagram::Compresses(context),
             ] {
                 assert_eq!(Datagram::from_bytes(message.to_bytes()), Ok(message));
             }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::compress::{DictionaryId, Method};
+
 /// How a flow's bytes are sent. What is not set has its default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Manner {
@@ -9,4 +11,54 @@ pub struct Manner {
     pub priority: Option<u8>,
     /// How long a datagram may wait to be sent; in whole milliseconds.
     pub lifetime: Option<Duration>,
+    /// How they are compressed, in both directions.
+    pub compression: Option<Compression>,
+}
+
+/// How a flow's bytes are compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Compression {
+    /// The method.
+    pub method: Method,
+    /// The dictionary. A far end that lacks it compresses without.
+    pub dictionary: Option<DictionaryId>,
+    /// The bytes of the program that the near end sends before the answer. They come in front of its first piece.
+    pub plain: u32,
+}
+
+impl Compression {
+    /// Returns it as bytes: method, level, bytes in front, and the dictionary if there is one.
+    pub(super) fn to_bytes(self) -> Vec<u8> {
+        let mut bytes = self.method.codes().to_vec();
+        bytes.extend_from_slice(&self.plain.to_be_bytes());
+        bytes.extend(self.dictionary.iter().flat_map(|id| id.0));
+        bytes
+    }
+
+    /// Reads it. `None`: it is of a later version, and cannot be had here.
+    pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (method, rest) = bytes.split_first_chunk::<2>()?;
+        let (plain, dictionary) = rest.split_first_chunk::<4>()?;
+        let dictionary = match dictionary.len() {
+            0 => None,
+            _ => Some(DictionaryId(dictionary.try_into().ok()?)),
+        };
+        Some(Self { method: Method::of_codes(*method)?, dictionary, plain: u32::from_be_bytes(*plain) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compression_comes_back_and_what_is_unknown_is_none() {
+        for dictionary in [None, Some(DictionaryId(*b"8 bytes!"))] {
+            let compression = Compression { method: "zstd:3".parse().unwrap(), dictionary, plain: 77 };
+            let bytes = compression.to_bytes();
+            assert_eq!(Compression::from_bytes(&bytes), Some(compression));
+            assert_eq!(Compression::from_bytes(&bytes[..bytes.len() - 1]), None);
+            assert_eq!(Compression::from_bytes(&[&[9, 1], &bytes[2..]].concat()), None, "a later method");
+        }
+    }
 }

@@ -7,10 +7,10 @@ mod manner;
 mod opening;
 mod target;
 
-pub use answer::{Answer, AnswerReader, Outcome};
+pub use answer::{Agreement, Answer, AnswerReader, Outcome};
 pub use datagram::{Announcement, Context, Datagram, Refusal};
 pub use fields::Malformed;
-pub use manner::Manner;
+pub use manner::{Compression, Manner};
 pub use opening::Opening;
 pub use target::{Host, InvalidTarget, Target};
 
@@ -25,4 +25,8 @@ pub mod codes {
     pub const IDLE: u64 = 2;
     /// The peer broke the protocol.
     pub const PROTOCOL: u64 = 3;
+    /// A rule of the near end does not allow the flow any more.
+    pub const RULE: u64 = 4;
+    /// The peer could not be reached for as long as a rule of the near end allows.
+    pub const OUTAGE: u64 = 5;
 }

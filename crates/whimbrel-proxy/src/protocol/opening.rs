@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::fields::{self, Malformed, Writer};
-use super::manner::Manner;
+use super::manner::{Compression, Manner};
 use super::target::{Host, Target};
 
 const ADDRESS: u8 = 128;
@@ -12,6 +12,7 @@ const NAME: u8 = 129;
 const SOURCE: u8 = 1;
 const PRIORITY: u8 = 2;
 const LIFETIME: u8 = 3;
+const COMPRESSION: u8 = 4;
 const WHAT: &str = "opening";
 
 /// Where a flow goes, and whose it is.
@@ -26,7 +27,7 @@ pub struct Opening {
 }
 
 impl Opening {
-    /// Returns the opening as bytes: at most 300.
+    /// Returns the opening as bytes: at most 320.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut writer = Writer::default();
         let port = self.target.port;
@@ -46,6 +47,9 @@ impl Opening {
         if let Some(lifetime) = self.manner.lifetime {
             let millis = u32::try_from(lifetime.as_millis()).unwrap_or(u32::MAX);
             writer.put(LIFETIME, &millis.to_be_bytes());
+        }
+        if let Some(compression) = self.manner.compression {
+            writer.put(COMPRESSION, &compression.to_bytes());
         }
         writer.finish()
     }
@@ -79,6 +83,10 @@ impl Opening {
                     manner.lifetime = Some(Duration::from_millis(millis.into()));
                     return Ok(true);
                 }
+                COMPRESSION => {
+                    manner.compression = Compression::from_bytes(value);
+                    return Ok(true);
+                }
                 _ => return Ok(more(kind, value)),
             };
             match target.replace(found) {
@@ -108,10 +116,27 @@ mod tests {
                 let manner = Manner {
                     priority: source.map(|_| 7),
                     lifetime: source.map(|_| Duration::from_millis(250)),
+                    compression: source.map(|_| Compression {
+                        method: "xz:2".parse().unwrap(),
+                        dictionary: None,
+                        plain: 5,
+                    }),
                 };
                 let opening = Opening { target: target.parse().unwrap(), source, manner };
                 assert_eq!(Opening::from_bytes(&opening.to_bytes()), Ok(opening));
             }
+        }
+    }
+
+    #[test]
+    fn an_opening_that_asks_for_what_is_not_known_asks_for_nothing() {
+        let target = "example.org:443".parse().unwrap();
+        let plain = Opening { target, source: None, manner: Manner::default() };
+        for value in [&[][..], &[77, 1, 0, 0, 0, 0], &[3, 3, 0, 0, 0, 0, 1, 2, 3]] {
+            let mut writer = Writer::default();
+            writer.put(COMPRESSION, value);
+            let bytes = [plain.to_bytes(), writer.finish()].concat();
+            assert_eq!(Opening::from_bytes(&bytes).as_ref(), Ok(&plain), "{value:?}");
         }
     }
 

@@ -4,15 +4,21 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
+use serde::{Deserialize, Serialize};
 use tokio::io::AsyncWrite;
-use whimbrel::{Mocket, PathState, PathStats, Stream, StreamIoError, StreamReader, StreamWriter};
+use whimbrel::{Mocket, Stream, StreamId, StreamIoError, StreamReader, StreamWriter};
 
+use super::near::Refused;
+use super::reach::is_reachable;
+use crate::compress::Paused;
 use crate::flow::{Broken, Channel};
-use crate::protocol::codes;
+use crate::protocol::{Agreement, Answer, AnswerReader, Datagram, Outcome, codes};
 
 /// The most bytes and pieces gathered for one write to the program.
 const MOST: usize = 256 * 1024;
 const PIECES: usize = 64;
+/// The priority of a stream that has none of its own.
+const DEFAULT_PRIORITY: u8 = 100;
 
 /// A byte stream of a session.
 #[derive(Debug)]
@@ -20,13 +26,132 @@ pub(crate) struct StreamChannel {
     mocket: Mocket,
     reader: StreamReader,
     writer: StreamWriter,
+    answer: Awaited,
+    priority: Option<u8>,
+    /// Whether this end has opened the stream, so that the peer follows its priority.
+    is_opener: bool,
+}
+
+/// What a byte stream of a flow has beyond its session.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Saved {
+    pub(crate) stream: u64,
+    answer: Option<Vec<u8>>,
+    priority: Option<u8>,
+    pub(crate) is_opener: bool,
+    /// How it is compressed, if it is.
+    pub(crate) paused: Option<Paused>,
+}
+
+/// The far end's answer, which comes before the first byte of its program.
+#[derive(Debug)]
+enum Awaited {
+    /// It is there, or this is the far end.
+    Nothing,
+    Answer(AnswerReader),
+    /// There will be no bytes.
+    Refused(Refused),
 }
 
 impl StreamChannel {
-    /// A stream of this session.
-    pub(crate) fn new(mocket: Mocket, stream: Stream) -> Self {
-        let (reader, writer) = stream.into_split();
-        Self { mocket, reader, writer }
+    /// A stream of the peer, whose next bytes are the program's.
+    pub(crate) fn accepted(mocket: Mocket, stream: Stream, priority: Option<u8>) -> Self {
+        let (reader, mut writer) = stream.into_split();
+        if let Some(priority) = priority {
+            writer.set_priority(priority);
+        }
+        Self { mocket, reader, writer, answer: Awaited::Nothing, priority, is_opener: false }
+    }
+
+    /// A stream that this end has opened, whose first bytes are the far end's answer.
+    pub(crate) fn opened(mocket: Mocket, stream: Stream, priority: Option<u8>) -> Self {
+        let answer = Awaited::Answer(AnswerReader::default());
+        Self { answer, is_opener: true, ..Self::accepted(mocket, stream, priority) }
+    }
+
+    /// A stream of a session that was resumed. `answer`: what there is of the far end's answer, if that is not whole.
+    pub(super) fn resumed(mocket: Mocket, stream: Stream, saved: &Saved) -> Self {
+        let answer = match &saved.answer {
+            Some(begun) => Awaited::Answer(AnswerReader::begun(begun)),
+            None => Awaited::Nothing,
+        };
+        let is_opener = saved.is_opener;
+        Self { answer, is_opener, ..Self::accepted(mocket, stream, saved.priority) }
+    }
+
+    /// Returns what is not part of the session, with the compression if it is compressed. The session keeps the rest, so it
+    /// must be suspended next.
+    pub(super) fn save(&self, paused: Option<Paused>) -> Saved {
+        let answer = match &self.answer {
+            Awaited::Answer(reader) => Some(reader.bytes().to_vec()),
+            Awaited::Nothing | Awaited::Refused(_) => None,
+        };
+        let (stream, priority, is_opener) = (self.reader.id().0, self.priority, self.is_opener);
+        Saved { stream, answer, priority, is_opener, paused }
+    }
+
+    /// Asks the peer for a new context.
+    pub(super) fn ask_for_restart(&self) {
+        let message = Datagram::Restart(self.reader.id().0).to_bytes();
+        // It is reliable. If too much waits already, the flow does not settle in time.
+        self.mocket.sender().unsequenced().build().try_send(message).ok();
+    }
+
+    pub(super) fn id(&self) -> StreamId {
+        self.reader.id()
+    }
+
+    /// The session that the stream belongs to.
+    pub(super) fn mocket(&self) -> &Mocket {
+        &self.mocket
+    }
+
+    /// Returns why the far end has refused the flow, if it has.
+    pub(crate) fn refused(&self) -> Option<Refused> {
+        match self.answer {
+            Awaited::Refused(refused) => Some(refused),
+            Awaited::Nothing | Awaited::Answer(_) => None,
+        }
+    }
+
+    /// Reads the answer. Later it says only that the far end is connected.
+    pub(crate) fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Result<Answer, Refused>> {
+        let answer = match &mut self.answer {
+            Awaited::Nothing => Ok(Answer::of(Outcome::Connected)),
+            Awaited::Refused(refused) => Err(*refused),
+            Awaited::Answer(reader) => match ready!(poll_answer(&mut self.reader, reader, cx)) {
+                Ok(answer @ Answer { outcome: Outcome::Connected, .. }) => Ok(answer),
+                Ok(refusal) => Err(Refused::ByPeer(refusal.outcome)),
+                Err(refused) => Err(refused),
+            },
+        };
+        self.answer = match answer {
+            Ok(_) => Awaited::Nothing,
+            Err(refused) => Awaited::Refused(refused),
+        };
+        if answer == Err(Refused::Malformed) {
+            self.reset(codes::PROTOCOL);
+        }
+        Poll::Ready(answer)
+    }
+}
+
+fn poll_answer(
+    stream: &mut StreamReader,
+    reader: &mut AnswerReader,
+    cx: &mut Context<'_>,
+) -> Poll<Result<Answer, Refused>> {
+    loop {
+        let bytes = match ready!(stream.poll_bytes(cx, reader.wants())) {
+            Ok(Some(bytes)) => bytes,
+            Ok(None) => return Poll::Ready(Err(Refused::Malformed)),
+            Err(_) => return Poll::Ready(Err(Refused::NoSession)),
+        };
+        match reader.take(&bytes) {
+            Ok(None) => {}
+            Ok(Some(answer)) => return Poll::Ready(Ok(answer)),
+            Err(_) => return Poll::Ready(Err(Refused::Malformed)),
+        }
     }
 }
 
@@ -40,6 +165,15 @@ fn broken(error: &StreamIoError) -> Broken {
 
 impl Channel for StreamChannel {
     fn poll_read(&mut self, cx: &mut Context<'_>, bytes: &mut Vec<Bytes>) -> Poll<Result<bool, Broken>> {
+        match ready!(self.poll_answer(cx)) {
+            Ok(Answer { agreement: Agreement::Plain, .. }) => {}
+            // Who asks for compression reads the answer first.
+            Ok(_) => {
+                self.answer = Awaited::Refused(Refused::Malformed);
+                return Poll::Ready(Err(Broken::Malformed));
+            }
+            Err(_) => return Poll::Ready(Err(Broken::Reset(codes::RESET))),
+        }
         let mut gathered = 0;
         while gathered < MOST && bytes.len() < PIECES {
             match self.reader.poll_bytes(cx, MOST - gathered) {
@@ -72,8 +206,20 @@ impl Channel for StreamChannel {
     }
 
     fn is_reachable(&self) -> bool {
-        let works = |path: &PathStats| matches!(path.state, PathState::Active | PathState::Standby);
-        self.mocket.paths().iter().any(works)
+        is_reachable(&self.mocket)
+    }
+
+    fn set_priority(&mut self, priority: Option<u8>) {
+        if self.priority == priority {
+            return;
+        }
+        self.priority = priority;
+        self.writer.set_priority(priority.unwrap_or(DEFAULT_PRIORITY));
+        if self.is_opener {
+            let message = Datagram::Priority(self.writer.id().0, priority).to_bytes();
+            // It is reliable. If too much waits already, the other direction keeps its priority.
+            self.mocket.sender().unsequenced().build().try_send(message).ok();
+        }
     }
 
     fn finish(&mut self) {

@@ -8,6 +8,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
 use super::limits::Limits;
+use super::mark::{Mark, connect_marked};
 use super::session::SessionContext;
 use crate::policy::Permits;
 use crate::protocol::{Host, Outcome, Target};
@@ -51,7 +52,7 @@ pub(super) async fn connect_for(target: &Target, context: &SessionContext) -> Re
         Host::Name(_) => Some(&*context.shares.look_ups),
         Host::Ip(_) => None,
     };
-    connect(target, allowed, turn, &context.limits).await
+    connect(target, allowed, turn, &context.limits, context.mark).await
 }
 
 /// Connects to an address of a target that is allowed. A name waits for its turn among `look_ups`.
@@ -60,6 +61,7 @@ pub(super) async fn connect(
     allowed: impl Fn(IpAddr) -> bool,
     look_ups: Option<&Semaphore>,
     limits: &Limits,
+    mark: Mark,
 ) -> Result<TcpStream, Outcome> {
     let deadline = Instant::now() + limits.connect_timeout;
     let looked_up = async {
@@ -76,7 +78,7 @@ pub(super) async fn connect(
         // Each address gets its share of the time that is left.
         let now = Instant::now();
         let share = deadline.saturating_duration_since(now) / (tried.len() - at) as u32;
-        match timeout_at(now + share, TcpStream::connect(address)).await {
+        match timeout_at(now + share, connect_marked(*address, mark)).await {
             Ok(Ok(tcp)) => return Ok(tcp),
             Ok(Err(error)) => outcome = outcome_of(&error),
             Err(_) => outcome = Outcome::TimedOut,

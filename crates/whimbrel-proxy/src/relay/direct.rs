@@ -9,13 +9,15 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 use super::connect::connect;
-use super::hand_over::hand_over;
 use super::limits::Limits;
+use super::mark::Mark;
 use super::near::Refused;
-use super::record::{FlowRecord, Flows, Running};
+use super::packing::Unpacked;
+use super::record::{FlowRecord, Running};
 use super::socket::Socket;
+use super::steering::Steering;
 use crate::flow::{Broken, Channel, Ended, Flow, Program};
-use crate::policy::{Decision, Protocol, is_special};
+use crate::policy::is_special;
 use crate::protocol::{Outcome, Target};
 
 /// A connection to the target.
@@ -25,6 +27,17 @@ pub(crate) struct Direct(Socket);
 impl From<TcpStream> for Direct {
     fn from(tcp: TcpStream) -> Self {
         Self(Socket::new(tcp))
+    }
+}
+
+impl Direct {
+    /// See [`Socket::resumed`].
+    pub(super) fn resumed(tcp: TcpStream, is_finished: bool) -> Self {
+        Self(Socket::resumed(tcp, is_finished))
+    }
+
+    pub(super) fn into_inner(self) -> Option<TcpStream> {
+        self.0.into_inner()
     }
 }
 
@@ -70,19 +83,16 @@ impl DirectFlow {
     pub(crate) async fn open(
         target: &Target,
         source: SocketAddr,
-        decision: &Decision,
+        running: Running,
         limits: &Limits,
-        flows: &Flows,
+        mark: Mark,
     ) -> Result<Self, Refused> {
-        let rule = decision.rule.as_ref().map(|(_, name)| name.clone());
-        let record =
-            FlowRecord::new(Protocol::Tcp, "direct".into()).to(target).of(Some(source)).by_rule(rule);
-        let running = flows.add(record, limits.max_flows).ok_or(Refused::Limit)?;
         // A program on this host could connect by itself. One on another host reaches this host's own services only
         // where it could, too.
         let is_here = source.ip().to_canonical().is_loopback();
-        let tcp =
-            connect(target, |ip| is_here || !is_special(ip), None, limits).await.map_err(Refused::Direct)?;
+        let tcp = connect(target, |ip| is_here || !is_special(ip), None, limits, mark)
+            .await
+            .map_err(Refused::Direct)?;
         Ok(Self { tcp, running })
     }
 
@@ -99,9 +109,10 @@ impl DirectFlow {
         self.tcp.write_all(&bytes).await.map_err(|_| Refused::Direct(Outcome::Failed))
     }
 
-    /// Hands on bytes until the flow ends.
-    pub(crate) async fn run(self, program: TcpStream, limits: &Limits) -> Ended {
+    /// Hands on bytes until the flow ends. None: it goes on in another process.
+    pub(crate) async fn run(self, program: TcpStream, limits: &Limits, steering: Steering) -> Option<Ended> {
         let flow = Flow::new(Socket::new(program), Direct::from(self.tcp));
-        hand_over(flow, &self.running.record, limits).await
+        // What the far end refuses is another kind of flow.
+        Unpacked::Direct(flow, self.running).run(limits, steering).await.unwrap_or_default()
     }
 }

@@ -2,28 +2,43 @@
 
 use std::sync::Arc;
 
+use tokio::sync::OwnedSemaphorePermit;
 use whimbrel::{Mocket, Stream};
 
+use super::carrier::Carrier;
 use super::channel::StreamChannel;
 use super::connect::connect_for;
 use super::hand_over::hand_over;
-use super::record::FlowRecord;
+use super::record::{FlowRecord, Running};
+use super::restarts::Restarts;
 use super::session::SessionContext;
 use super::socket::Socket;
-use crate::flow::{Ended, Flow};
+use super::steering::{Helm, Steering};
+use super::wish::Wish;
+use crate::flow::Flow;
 use crate::policy::Protocol;
-use crate::protocol::{Answer, Opening, Outcome, codes};
+use crate::protocol::{Agreement, Answer, Opening, Outcome, codes};
+
+/// A connection to the target, the flow's place in the table, its share, and its compression with the bytes in front.
+type Connected = (Socket, Running, OwnedSemaphorePermit, Option<(Wish, u32)>);
 
 /// What a peer has open at this end.
 #[derive(Debug)]
 pub(super) struct FarEnd {
     mocket: Mocket,
     context: Arc<SessionContext>,
+    helm: Arc<Helm>,
+    restarts: Restarts,
 }
 
 impl FarEnd {
-    pub(super) fn new(mocket: Mocket, context: Arc<SessionContext>) -> Self {
-        Self { mocket, context }
+    pub(super) fn new(
+        mocket: Mocket,
+        context: Arc<SessionContext>,
+        helm: Arc<Helm>,
+        restarts: Restarts,
+    ) -> Self {
+        Self { mocket, context, helm, restarts }
     }
 
     /// Serves a stream that the peer has opened. Returns where it went, and how it ended or why it was refused.
@@ -35,32 +50,41 @@ impl FarEnd {
             self.context.note("flow refused", serde_json::json!({ "why": "its opening is malformed" }));
             return;
         };
-        let ended =
-            match self.open(&mut stream, &opening).await {
-                Err(outcome) => {
-                    self.context.flows.refuse();
-                    refuse(&mut stream, outcome).await;
-                    let (target, program) = (opening.target.to_string(), opening.source);
-                    self.context.note("flow refused", serde_json::json!({
-                    "protocol": "tcp", "target": target, "program": program, "why": outcome.to_string(),
-                }));
-                    return;
-                }
-                Ok((socket, running, _permit)) => {
-                    let flow = Flow::new(socket, StreamChannel::new(self.mocket.clone(), stream));
-                    let ended = hand_over(flow, &running.record, &self.context.limits).await;
-                    self.context.note_ended(&running.record, ended);
-                    ended
-                }
-            };
-        debug_assert!(ended != Ended::GivenUp(0), "a flow that is given up says why");
+        match self.open(&mut stream, &opening).await {
+            Err(outcome) => {
+                self.context.flows.refuse();
+                refuse(&mut stream, outcome).await;
+                let (target, program) = (opening.target.to_string(), opening.source);
+                self.context.note(
+                    "flow refused",
+                    serde_json::json!({
+                        "protocol": "tcp", "target": target, "program": program, "why": outcome.to_string(),
+                    }),
+                );
+            }
+            Ok((socket, running, permit, agreed)) => {
+                let channel = StreamChannel::accepted(self.mocket.clone(), stream, opening.manner.priority);
+                let channel = Carrier::new(channel, agreed, &running.record, &self.restarts);
+                self.run(Flow::new(socket, channel), running, permit).await;
+            }
+        }
     }
 
-    async fn open(
+    /// Hands on bytes until the flow ends, or goes on in another process.
+    pub(super) async fn run(
         &self,
-        stream: &mut Stream,
-        opening: &Opening,
-    ) -> Result<(Socket, super::record::Running, tokio::sync::OwnedSemaphorePermit), Outcome> {
+        mut flow: Flow<Socket, Carrier>,
+        running: Running,
+        _permit: OwnedSemaphorePermit,
+    ) {
+        let steering = Steering::Peer(self.helm.steer(flow.channel().stream().id()));
+        match hand_over(&mut flow, &running, &self.context.limits, steering).await {
+            Some(ended) => self.context.note_ended(&running.record, ended),
+            None => running.park(flow),
+        }
+    }
+
+    async fn open(&self, stream: &mut Stream, opening: &Opening) -> Result<Connected, Outcome> {
         let context = &self.context;
         let permit = Arc::clone(&context.shares.flows).try_acquire_owned().map_err(|_| Outcome::Limit)?;
         let record = FlowRecord::new(Protocol::Tcp, Arc::clone(&context.peer))
@@ -78,13 +102,14 @@ impl FarEnd {
             _ = stream.writer().stopped() => Err(Outcome::Failed),
         };
         let tcp = connected?;
-        if let Some(priority) = opening.manner.priority {
-            stream.set_priority(priority);
-        }
-        let answer = Answer { outcome: Outcome::Connected, address: tcp.local_addr().ok() };
+        let asked = opening.manner.compression;
+        let agreed = asked.and_then(|asked| Some((Wish::new(asked, context)?, asked)));
+        let agreement = agreed.as_ref().map_or(Agreement::Plain, |(wish, asked)| wish.agreement(*asked));
+        let answer = Answer { outcome: Outcome::Connected, address: tcp.local_addr().ok(), agreement };
         // If the peer has given up meanwhile, the flow ends at once.
         drop(stream.write_bytes(answer.to_bytes().into()).await);
-        Ok((Socket::new(tcp), running, permit))
+        let agreed = agreed.map(|(wish, asked)| (wish, asked.plain));
+        Ok((Socket::new(tcp), running, permit, agreed))
     }
 }
 

@@ -1,35 +1,67 @@
 //! Drives a flow to its end, and gives it up if it is idle for too long.
 
 use std::future::poll_fn;
+use std::pin::pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::limits::Limits;
-use super::record::FlowRecord;
+use super::record::{FlowRecord, FlowState, Running};
 use super::socket::Socket;
+use super::steering::Steering;
 use crate::flow::{Channel, Ended, Flow};
 use crate::protocol::codes;
 
-/// Hands on bytes until the flow ends.
+/// How long a peer has to begin a new context before a compressed flow is taken apart.
+const SETTLING: Duration = Duration::from_secs(3);
+
+/// Hands on bytes until the flow ends. None: it is to go on in another process, and nothing was closed.
 pub(super) async fn hand_over<C: Channel>(
-    mut flow: Flow<Socket, C>,
-    record: &FlowRecord,
+    flow: &mut Flow<Socket, C>,
+    running: &Running,
     limits: &Limits,
-) -> Ended {
+    mut steering: Steering,
+) -> Option<Ended> {
+    let record = &*running.record;
+    let mut parking = running.parking();
+    record.set_state(FlowState::Running);
     let mut active = Instant::now();
+    let mut was_reset = pin!(flow.program().was_reset());
     loop {
         let limit = if flow.is_half_closed() { limits.tcp_half_closed_idle } else { limits.tcp_idle };
         let due = active + limit;
-        let step = poll_fn(|cx| go_on(&mut flow, record, &mut active, cx));
-        match tokio::time::timeout_at(due, step).await {
-            Ok(Step::Ended(ended)) => return ended,
+        let step = poll_fn(|cx| go_on(flow, record, &mut active, cx));
+        let step = tokio::select! {
+            biased;
+            step = tokio::time::timeout_at(due, step) => step,
+            () = &mut was_reset => return Some(flow.program_was_reset()),
+            () = parking.asked() => {
+                flow.channel_mut().settle();
+                // A flow that does not settle is reset.
+                let settled = tokio::time::timeout(SETTLING, poll_fn(|cx| flow.poll_settled(cx))).await;
+                return settled.ok().flatten();
+            }
+            change = steering.changed() => {
+                if let Some(code) = change.ends {
+                    return Some(flow.give_up(code));
+                }
+                flow.set_held(change.is_held);
+                flow.channel_mut().set_priority(change.priority);
+                record.set_state(if change.is_held { FlowState::Held } else { FlowState::Running });
+                active = Instant::now();
+                continue;
+            }
+        };
+        match step {
+            Ok(Step::Ended(ended)) => return Some(ended),
             Ok(Step::HalfClosed) => {}
             // There was something meanwhile.
             Err(_) if active.elapsed() < limit => {}
-            // In an outage a flow waits; it is not idle.
-            Err(_) if !flow.is_reachable() => active = Instant::now(),
-            Err(_) => return flow.give_up(codes::IDLE),
+            // In an outage, or held, a flow waits; it is not idle.
+            Err(_) if flow.is_held() || !flow.is_reachable() => active = Instant::now(),
+            Err(_) => return Some(flow.give_up(codes::IDLE)),
         }
     }
 }

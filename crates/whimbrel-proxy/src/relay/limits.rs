@@ -19,6 +19,11 @@ pub struct Limits {
     pub max_udp_programs: usize,
     /// The most pairs of a UDP program and a remote address at a time, for each session and direction. Default 4,096.
     pub max_udp_contexts: usize,
+    /// The most compressed TCP flows. Default 5,120. Further ones are carried as they are.
+    pub max_compressed_flows: usize,
+    /// The most bytes of memory for compression. Default 600 MB. What finds no room is carried as it is.
+    #[serde(with = "as_text::bytes")]
+    pub compression_memory: usize,
     /// How long connecting to a target may take. Default 15 s.
     #[serde(with = "as_text::duration")]
     pub connect_timeout: Duration,
@@ -42,6 +47,8 @@ impl Default for Limits {
             max_connecting_per_peer: 256,
             max_udp_programs: 1_024,
             max_udp_contexts: 4_096,
+            max_compressed_flows: 5_120,
+            compression_memory: 600_000_000,
             connect_timeout: Duration::from_secs(15),
             tcp_idle: Duration::from_secs(7_440),
             tcp_half_closed_idle: Duration::from_secs(600),

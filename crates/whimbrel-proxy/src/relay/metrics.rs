@@ -16,10 +16,12 @@ pub(crate) struct FlowMetrics(pub(crate) Flows);
 /// The name, the help and the value of a counter.
 type Counter = (&'static str, &'static str, fn(&Sums) -> u64);
 
-const COUNTERS: [Counter; 3] = [
+const COUNTERS: [Counter; 5] = [
     ("flows_opened", "Flows that were opened", |sums| sums.opened),
     ("to_peer_bytes", "Bytes of programs that went to the peer", |sums| sums.to_peer),
     ("from_peer_bytes", "Bytes of programs that came from the peer", |sums| sums.from_peer),
+    ("to_peer_link_bytes", "The same as sent to the peer, compressed or not", |sums| sums.to_peer_link),
+    ("from_peer_link_bytes", "The same as received from the peer", |sums| sums.from_peer_link),
 ];
 
 fn labels(group: &Group) -> [(&'static str, String); 4] {

@@ -1,26 +1,44 @@
 //! Sockets, streams and sessions: the thin shell around [`flow`](crate::flow).
 
+mod carrier;
 mod channel;
 mod connect;
+mod dictionaries;
 mod direct;
 mod far;
 mod hand_over;
 mod limits;
+mod mark;
 mod metrics;
 mod near;
+mod network;
+mod over;
+mod packing;
+mod parking;
 mod peer;
+mod reach;
 mod record;
+mod restarts;
 mod session;
 mod shares;
 mod socket;
+mod steering;
 mod totals;
 mod udp;
+mod wish;
 
+pub(crate) use channel::Saved;
+pub use dictionaries::{Dictionaries, DictionaryError};
 pub(crate) use direct::DirectFlow;
 pub use limits::Limits;
 pub use near::{Opened, Refused};
+pub(crate) use over::Over;
+pub(crate) use packing::Unpacked;
+pub(crate) use peer::GONE_AFTER;
 pub use peer::{Peer, PeerState};
+pub(crate) use record::FlowState;
 pub use record::{FlowRecord, Flows};
 pub use session::{Session, SessionContext};
+pub(crate) use steering::Steering;
 pub use udp::{Program, Programs};
 pub(crate) use udp::{Reply, replies};

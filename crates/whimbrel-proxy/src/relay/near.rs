@@ -1,16 +1,22 @@
 //! The near end of a TCP flow: it opens the stream and waits for the answer.
 
+use std::future::poll_fn;
+
 use bytes::Bytes;
 use tokio::net::TcpStream;
-use whimbrel::{Mocket, Stream};
+use whimbrel::Mocket;
 
+use super::carrier::Carrier;
 use super::channel::StreamChannel;
 use super::hand_over::hand_over;
 use super::limits::Limits;
 use super::record::{FlowRecord, Running};
+use super::restarts::Restarts;
 use super::socket::Socket;
-use crate::flow::{Ended, Flow};
-use crate::protocol::{Answer, AnswerReader, Opening, Outcome, codes};
+use super::steering::Steering;
+use super::wish::Wish;
+use crate::flow::{Channel, Ended, Flow};
+use crate::protocol::{Agreement, Answer, Opening, Outcome, codes};
 
 /// A flow that could not be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -30,6 +36,9 @@ pub enum Refused {
     /// This proxy has as many flows as it may have.
     #[error("this proxy has too many flows")]
     Limit,
+    /// The program has closed its connection, or it was reset.
+    #[error("the program gave up")]
+    ProgramGone,
     /// The peer's answer makes no sense.
     #[error("the peer broke the protocol of the proxy")]
     Malformed,
@@ -43,7 +52,7 @@ impl Refused {
             Self::ByRule => Outcome::Denied,
             Self::NoSession => Outcome::NetworkUnreachable,
             Self::Limit => Outcome::Limit,
-            Self::Malformed => Outcome::Failed,
+            Self::ProgramGone | Self::Malformed => Outcome::Failed,
         }
     }
 }
@@ -62,28 +71,42 @@ fn direct(outcome: Outcome) -> &'static str {
 /// A flow whose far end is connected, or will be: see [`Opened::answer`].
 #[derive(Debug)]
 pub struct Opened {
-    mocket: Mocket,
-    stream: Stream,
+    channel: StreamChannel,
     running: Running,
+    /// The compression that was asked for, or once the answer is there, agreed on.
+    wish: Option<Wish>,
+    restarts: Restarts,
+    is_answered: bool,
 }
 
 impl Opened {
     /// Opens the stream of a flow.
-    pub(crate) async fn open(mocket: &Mocket, opening: &Opening, running: Running) -> Result<Self, Refused> {
-        let opened = mocket.open_stream_with(opening.to_bytes()).await;
-        let mut stream = opened.map_err(|_| Refused::NoSession)?;
-        if let Some(priority) = opening.manner.priority {
-            stream.set_priority(priority);
-        }
-        Ok(Self { mocket: mocket.clone(), stream, running })
+    pub(super) async fn open(
+        mocket: &Mocket,
+        opening: &Opening,
+        running: Running,
+        wish: Option<Wish>,
+        restarts: &Restarts,
+    ) -> Result<Self, Refused> {
+        let mut said = opening.clone();
+        said.manner.compression = said.manner.compression.filter(|_| wish.is_some());
+        let opened = mocket.open_stream_with(said.to_bytes()).await;
+        let stream = opened.map_err(|_| Refused::NoSession)?;
+        let channel = StreamChannel::opened(mocket.clone(), stream, opening.manner.priority);
+        Ok(Self { channel, running, wish, restarts: restarts.clone(), is_answered: false })
     }
 
-    /// Sends bytes before the answer is there. They ride with the opening.
+    /// Sends bytes before the answer is there. They ride with the opening, and are not compressed. An opening that asks for
+    /// compression says how many they are.
     ///
     /// # Errors
     /// The session is over, or the far end has refused the flow, which [`Opened::answer`] says.
-    pub async fn send_early(&mut self, bytes: Bytes) -> Result<(), Refused> {
-        self.stream.write_bytes(bytes).await.map_err(|_| Refused::NoSession)
+    pub async fn send_early(&mut self, mut bytes: Bytes) -> Result<(), Refused> {
+        while !bytes.is_empty() {
+            let written = poll_fn(|cx| self.channel.poll_write(cx, &mut bytes)).await;
+            written.map_err(|_| Refused::NoSession)?;
+        }
+        Ok(())
     }
 
     /// Waits for the far end's answer.
@@ -91,23 +114,16 @@ impl Opened {
     /// # Errors
     /// The far end could not connect.
     pub async fn answer(&mut self) -> Result<Answer, Refused> {
-        let mut reader = AnswerReader::default();
-        loop {
-            let bytes = match self.stream.read_bytes(reader.wants()).await {
-                Ok(Some(bytes)) => bytes,
-                Ok(None) => break,
-                Err(_) => return Err(Refused::NoSession),
-            };
-            match reader.take(&bytes) {
-                Ok(None) => {}
-                Ok(Some(answer @ Answer { outcome: Outcome::Connected, .. })) => return Ok(answer),
-                Ok(Some(refused)) => return Err(Refused::ByPeer(refused.outcome)),
-                Err(_) => break,
+        let answer = poll_fn(|cx| self.channel.poll_answer(cx)).await?;
+        if !self.is_answered {
+            if self.wish.is_none() && answer.agreement != Agreement::Plain {
+                self.channel.reset(codes::PROTOCOL);
+                return Err(Refused::Malformed);
             }
+            self.is_answered = true;
+            self.wish = self.wish.take().and_then(|wish| wish.agreed(answer.agreement));
         }
-        self.stream.reset(codes::PROTOCOL);
-        self.stream.stop(codes::PROTOCOL);
-        Err(Refused::Malformed)
+        Ok(answer)
     }
 
     /// What the status shows of it.
@@ -115,10 +131,36 @@ impl Opened {
         std::sync::Arc::clone(&self.running.record)
     }
 
-    /// Hands on bytes until the flow ends.
-    pub async fn run(self, tcp: TcpStream, limits: &Limits) -> Ended {
-        let Self { mocket, stream, running } = self;
-        let channel = StreamChannel::new(mocket, stream);
-        hand_over(Flow::new(Socket::new(tcp), channel), &running.record, limits).await
+    /// Hands on bytes until the flow ends. The answer need not be there yet: what the program writes rides with the
+    /// opening, and a refusal resets its connection. One that may be compressed waits for what the far end agrees to. None: it goes on in another process.
+    ///
+    /// # Errors
+    /// The far end could not connect.
+    pub(crate) async fn run(
+        mut self,
+        tcp: TcpStream,
+        limits: &Limits,
+        steering: Steering,
+    ) -> Result<Option<Ended>, Refused> {
+        if self.wish.is_some() && !self.is_answered {
+            self.answer().await?;
+        }
+        let Self { channel, running, wish, restarts, .. } = self;
+        let channel = Carrier::new(channel, wish.map(|wish| (wish, 0)), &running.record, &restarts);
+        run(Flow::new(Socket::new(tcp), channel), running, limits, steering).await
     }
+}
+
+/// Hands on bytes of a flow that this end has opened.
+pub(super) async fn run(
+    mut flow: Flow<Socket, Carrier>,
+    running: Running,
+    limits: &Limits,
+    steering: Steering,
+) -> Result<Option<Ended>, Refused> {
+    let Some(ended) = hand_over(&mut flow, &running, limits, steering).await else {
+        running.park(flow);
+        return Ok(None);
+    };
+    flow.channel().stream().refused().map_or(Ok(Some(ended)), Err)
 }

@@ -7,12 +7,19 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use whimbrel::{Endpoint, Mocket, Url};
 
+use super::network::network;
 use super::session::{Session, SessionContext};
 use super::udp::Programs;
+use crate::policy::Network;
 
 /// The pause before a peer is dialled again, at first and at most.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// How long a peer is not dialled while its session is being resumed.
+const RESUMING: Duration = Duration::from_secs(60);
+/// After this time without a path that works, flows go to a standby.
+pub(crate) const GONE_AFTER: Duration = Duration::from_millis(500);
 
 /// What is known of a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,21 +40,29 @@ pub struct Peer(Arc<Inner>);
 struct Inner {
     context: Arc<SessionContext>,
     programs: Arc<Programs>,
+    /// The name of the peer that new flows go to while this one cannot be reached.
+    standby: Option<Arc<str>>,
     /// The sessions that live, the newest last.
     current: watch::Sender<(Vec<Arc<Session>>, PeerState)>,
 }
 
 impl Peer {
     /// A peer without a session.
-    pub fn new(context: SessionContext) -> Self {
+    pub fn new(context: SessionContext, standby: Option<&str>) -> Self {
         let (current, _) = watch::channel((Vec::new(), PeerState::Absent));
         let programs = Arc::new(Programs::new(&context.peer));
-        Self(Arc::new(Inner { context: Arc::new(context), programs, current }))
+        let standby = standby.map(Arc::from);
+        Self(Arc::new(Inner { context: Arc::new(context), programs, standby, current }))
     }
 
     /// What holds for this peer.
     pub fn context(&self) -> &Arc<SessionContext> {
         &self.0.context
+    }
+
+    /// The name of its standby.
+    pub(crate) fn standby(&self) -> Option<&Arc<str>> {
+        self.0.standby.as_ref()
     }
 
     /// The UDP programs at this end that use the peer.
@@ -65,6 +80,16 @@ impl Peer {
         self.0.current.borrow().0.last().cloned()
     }
 
+    /// Returns whether it has a session over which it can be reached, or could a moment ago.
+    pub(crate) fn is_usable(&self) -> bool {
+        self.session().is_some_and(|session| !session.reached().is_lost(GONE_AFTER))
+    }
+
+    /// Returns the state of the network towards it.
+    pub(crate) fn network(&self) -> Network {
+        self.session().map(|session| network(session.mocket())).unwrap_or_default()
+    }
+
     /// Waits for a session, at most so long.
     pub async fn session_within(&self, limit: Duration) -> Option<Arc<Session>> {
         let mut watching = self.0.current.subscribe();
@@ -74,11 +99,27 @@ impl Peer {
 
     /// Uses this session until it is over. New flows go to the newest one.
     pub async fn attend(&self, mocket: Mocket) {
+        let session = self.begin(mocket);
+        self.serve(session).await;
+    }
+
+    /// Begins to use a session. [`Peer::serve`] must run.
+    pub(crate) fn begin(&self, mocket: Mocket) -> Arc<Session> {
         let session = Session::new(mocket, Arc::clone(&self.0.context), Arc::clone(&self.0.programs));
         self.0.current.send_modify(|(sessions, state)| {
             sessions.push(Arc::clone(&session));
             *state = PeerState::Connected;
         });
+        session
+    }
+
+    /// Returns all sessions.
+    pub(crate) fn sessions(&self) -> Vec<Arc<Session>> {
+        self.0.current.borrow().0.clone()
+    }
+
+    /// Serves the peer over a session until that is over.
+    pub(crate) async fn serve(&self, session: Arc<Session>) {
         let reason = Arc::clone(&session).serve().await;
         self.0.context.note("session ended", serde_json::json!({ "why": reason.to_string() }));
         self.0.current.send_modify(|(sessions, state)| {
@@ -87,6 +128,14 @@ impl Peer {
                 *state = PeerState::Failed(reason.to_string());
             }
         });
+    }
+
+    /// Waits until a session that is being resumed is there, for a while, and then until there is none.
+    pub(crate) async fn without_session(&self) {
+        if self.session_within(RESUMING).await.is_some() {
+            let mut watching = self.0.current.subscribe();
+            drop(watching.wait_for(|(sessions, _)| sessions.is_empty()).await);
+        }
     }
 
     /// Dials the peer, and dials again whenever the session is over. `tell` hears of each change.

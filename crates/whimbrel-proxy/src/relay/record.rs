@@ -2,19 +2,53 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use whimbrel_service::Metrics;
 
+use super::carrier::Carrier;
+use super::direct::Direct;
 use super::metrics::FlowMetrics;
+use super::over::Over;
+use super::parking::{Other, Parked, Parking, ParkingLot};
+use super::socket::Socket;
 use super::totals::{Group, Sums, Totals};
-use crate::policy::Protocol;
+use crate::compress::{LinkBytes, Method};
+use crate::flow::Flow;
+use crate::policy::{Decision, Protocol};
 use crate::protocol::Target;
 
 /// How often it is looked at whether flows still run.
 const LOOK: Duration = Duration::from_millis(20);
+
+/// What a flow does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FlowState {
+    /// It waits for its peer, or for the far end's answer.
+    Opening,
+    /// It hands bytes on.
+    Running,
+    /// A rule holds it.
+    Held,
+    /// A rule holds it, and it is not open yet.
+    Waiting,
+}
+
+impl FlowState {
+    const ALL: [Self; 4] = [Self::Opening, Self::Running, Self::Held, Self::Waiting];
+    /// Those of flows that are open.
+    const HAND_ON: [Self; 2] = [Self::Running, Self::Held];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Opening => "opening",
+            Self::Running => "running",
+            Self::Held | Self::Waiting => "held",
+        }
+    }
+}
 
 /// A flow that runs now.
 #[derive(Debug)]
@@ -32,8 +66,13 @@ pub struct FlowRecord {
     /// The rule that it follows.
     pub rule: Option<String>,
     began: Instant,
+    state: AtomicU8,
     from_peer: AtomicU64,
     to_peer: AtomicU64,
+    /// How a TCP flow is compressed, and its bytes on the link.
+    compression: OnceLock<(Method, Arc<LinkBytes>)>,
+    /// The bytes of datagrams that compression has saved: to the peer, and from it.
+    saved: [AtomicU64; 2],
 }
 
 impl FlowRecord {
@@ -42,7 +81,22 @@ impl FlowRecord {
         let zero = || AtomicU64::new(0);
         let (target, began) = (String::new(), Instant::now());
         let (to_peer, from_peer) = (zero(), zero());
-        Self { protocol, by_peer: false, peer, target, program: None, rule: None, began, to_peer, from_peer }
+        let state = AtomicU8::new(FlowState::Opening as u8);
+        let (compression, saved) = (OnceLock::new(), [zero(), zero()]);
+        Self {
+            protocol,
+            by_peer: false,
+            peer,
+            target,
+            program: None,
+            rule: None,
+            began,
+            state,
+            to_peer,
+            from_peer,
+            compression,
+            saved,
+        }
     }
 
     /// The peer has opened it.
@@ -61,15 +115,60 @@ impl FlowRecord {
         self
     }
 
-    pub(crate) fn by_rule(mut self, rule: Option<String>) -> Self {
-        self.rule = rule;
+    pub(crate) fn by_rule(mut self, decision: &Decision) -> Self {
+        self.rule = decision.rule.as_ref().map(|(_, name)| name.clone());
         self
+    }
+
+    /// A flow that goes on in this process.
+    pub(super) fn resumed(
+        protocol: Protocol,
+        peer: Arc<str>,
+        by_peer: bool,
+        target: String,
+        program: Option<SocketAddr>,
+        rule: Option<String>,
+    ) -> Self {
+        Self { by_peer, target, program, rule, ..Self::new(protocol, peer) }
+    }
+
+    /// It has run for so long already, in another process, with so many bytes.
+    pub(crate) fn since(mut self, age: Duration, (to_peer, from_peer): (u64, u64)) -> Self {
+        self.began = Instant::now().checked_sub(age).unwrap_or(self.began);
+        self.set(to_peer, from_peer);
+        self
+    }
+
+    /// Returns how long it has run.
+    pub(crate) fn age(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    pub(crate) fn set_state(&self, state: FlowState) {
+        self.state.store(state as u8, Ordering::Release);
+    }
+
+    fn state(&self) -> FlowState {
+        let state = self.state.load(Ordering::Acquire);
+        FlowState::ALL.into_iter().find(|known| *known as u8 == state).unwrap_or(FlowState::Running)
     }
 
     /// Adds bytes that went to the peer, and that came from it.
     pub(crate) fn count(&self, to_peer: u64, from_peer: u64) {
         self.to_peer.fetch_add(to_peer, Ordering::Relaxed);
         self.from_peer.fetch_add(from_peer, Ordering::Relaxed);
+    }
+
+    /// Adds bytes of datagrams that compression has saved.
+    pub(crate) fn save(&self, to_peer: usize, from_peer: usize) {
+        self.saved[0].fetch_add(to_peer as u64, Ordering::Relaxed);
+        self.saved[1].fetch_add(from_peer as u64, Ordering::Relaxed);
+    }
+
+    /// The flow is compressed, and has these bytes on the link.
+    pub(super) fn compressed(&self, method: Method, link: Arc<LinkBytes>) {
+        // A flow agrees on it once.
+        drop(self.compression.set((method, link)));
     }
 
     pub(crate) fn set(&self, to_peer: u64, from_peer: u64) {
@@ -82,17 +181,28 @@ impl FlowRecord {
         (self.to_peer.load(Ordering::Relaxed), self.from_peer.load(Ordering::Relaxed))
     }
 
+    /// Returns the bytes that went to the peer on the link, and that came from it, without headers of the transport.
+    pub fn link(&self) -> (u64, u64) {
+        let (bytes, saved) = (self.bytes(), |at: usize| self.saved[at].load(Ordering::Relaxed));
+        match self.compression.get() {
+            Some((_, link)) => link.both(),
+            None => (bytes.0.saturating_sub(saved(0)), bytes.1.saturating_sub(saved(1))),
+        }
+    }
+
     fn group(&self) -> Group {
         let rule = self.rule.as_deref().unwrap_or_default().into();
         Group { peer: Arc::clone(&self.peer), protocol: self.protocol, by_peer: self.by_peer, rule }
     }
 
     fn shown(&self) -> serde_json::Value {
-        let (to_peer, from_peer) = self.bytes();
+        let ((to_peer, from_peer), link) = (self.bytes(), self.link());
         serde_json::json!({
             "protocol": self.protocol, "by_peer": self.by_peer, "peer": *self.peer, "target": self.target,
-            "program": self.program, "rule": self.rule, "age_s": self.began.elapsed().as_secs(),
+            "program": self.program, "rule": self.rule, "state": self.state().name(), "age_s": self.began.elapsed().as_secs(),
             "to_peer_bytes": to_peer, "from_peer_bytes": from_peer,
+            "compression": self.compression.get().map(|(method, _)| method),
+            "to_peer_link_bytes": link.0, "from_peer_link_bytes": link.1,
         })
     }
 }
@@ -109,6 +219,8 @@ struct Table {
     totals: Mutex<Totals>,
     /// Whether no flow is added any more.
     is_draining: AtomicBool,
+    parking: ParkingLot,
+    over: Over,
     opened: AtomicU64,
     refused: AtomicU64,
 }
@@ -147,8 +259,7 @@ impl Flows {
             let (to_peer, from_peer) = record.bytes();
             let sums = totals.entry(record.group()).or_default();
             sums.running += 1;
-            sums.to_peer += to_peer;
-            sums.from_peer += from_peer;
+            sums.add((to_peer, from_peer), record.link());
         }
         totals
     }
@@ -177,6 +288,31 @@ impl Flows {
         }
     }
 
+    /// Adds no more flows, and takes apart those that run. Returns their parts. Flows that are being opened must not be
+    /// there any more; UDP programs stay.
+    pub(crate) async fn park(&self) -> Vec<Parked> {
+        self.0.is_draining.store(true, Ordering::Relaxed);
+        let hands_on = |record: &FlowRecord| {
+            record.protocol == Protocol::Tcp && FlowState::HAND_ON.contains(&record.state())
+        };
+        self.0.parking.park(|| self.count(hands_on)).await
+    }
+
+    /// What ends the tasks of connections.
+    pub(crate) fn over(&self) -> Over {
+        self.0.over.clone()
+    }
+
+    /// Returns whether a TCP flow waits for its peer or the answer.
+    pub(crate) fn is_opening(&self) -> bool {
+        self.count(|record| record.protocol == Protocol::Tcp && record.state() == FlowState::Opening) > 0
+    }
+
+    fn count(&self, counts: impl Fn(&FlowRecord) -> bool) -> usize {
+        let running = self.0.running.lock().unwrap_or_else(PoisonError::into_inner);
+        running.values().filter(|record| counts(record)).count()
+    }
+
     /// Counts a flow that could not be opened.
     pub(crate) fn refuse(&self) {
         self.0.refused.fetch_add(1, Ordering::Relaxed);
@@ -199,6 +335,27 @@ impl Flows {
     }
 }
 
+impl Running {
+    /// Waits for the moment at which flows are taken apart.
+    pub(super) fn parking(&self) -> Parking {
+        self.table.0.parking.parking()
+    }
+
+    /// Leaves the parts of a flow for another process.
+    pub(super) fn park(self, flow: Flow<Socket, Carrier>) {
+        let (program, channel, hand) = flow.into_parts();
+        let parking = self.parking();
+        parking.leave(Parked { program, other: Other::Stream(channel), hand, running: self });
+    }
+
+    /// See [`Running::park`].
+    pub(super) fn park_direct(self, flow: Flow<Socket, Direct>) {
+        let (program, direct, hand) = flow.into_parts();
+        let parking = self.parking();
+        parking.leave(Parked { program, other: Other::Direct(direct), hand, running: self });
+    }
+}
+
 impl Drop for Running {
     fn drop(&mut self) {
         let (to_peer, from_peer) = self.record.bytes();
@@ -207,7 +364,6 @@ impl Drop for Running {
         running.remove(&self.number);
         let mut totals = self.table.lock_totals();
         let sums = totals.of(&self.record.group());
-        sums.to_peer += to_peer;
-        sums.from_peer += from_peer;
+        sums.add((to_peer, from_peer), self.record.link());
     }
 }

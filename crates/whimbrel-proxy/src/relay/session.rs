@@ -1,20 +1,31 @@
 //! A session with a peer: what the peer opens here, and datagrams in both directions.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use tokio::sync::mpsc;
-use whimbrel::{CloseReason, Mocket};
+use whimbrel::{CloseReason, EventsError, Mocket, StreamId};
 use whimbrel_service::ActivityLog;
 
+use super::dictionaries::Dictionaries;
 use super::far::FarEnd;
 use super::limits::Limits;
+use super::mark::Mark;
 use super::near::{Opened, Refused};
-use super::record::{FlowRecord, Flows};
+use super::reach::{Reach, Reached};
+use super::record::{FlowRecord, Flows, Running};
+use super::restarts::Restarts;
 use super::shares::Shares;
-use super::udp::{FarPrograms, Outgoing, Programs};
+use super::steering::Helm;
+use super::udp::{Codecs, FarPrograms, Found, Outgoing, Programs};
+use super::wish::Wish;
+use crate::compress::Budget;
 use crate::flow::Ended;
-use crate::policy::{Permits, Protocol};
+use crate::policy::Permits;
 use crate::protocol::{Datagram, Opening};
+use crate::upgrade::UdpParts;
+
+/// The most addresses that were looked up and wait to be used.
+const LOOK_UPS: usize = 64;
 
 /// What holds for all sessions with one peer.
 #[derive(Debug)]
@@ -25,7 +36,10 @@ pub struct SessionContext {
     pub(crate) limits: Arc<Limits>,
     pub(crate) flows: Flows,
     pub(super) shares: Shares,
+    pub(crate) dictionaries: Arc<Dictionaries>,
     activity: Option<ActivityLog>,
+    /// The mark of connections and datagrams that are sent for the peer, and of direct ones.
+    pub(crate) mark: Mark,
 }
 
 impl SessionContext {
@@ -35,10 +49,17 @@ impl SessionContext {
         permits: Permits,
         limits: Arc<Limits>,
         flows: Flows,
+        (dictionaries, compression): (Arc<Dictionaries>, &Budget),
         activity: Option<ActivityLog>,
     ) -> Self {
-        let (permits, shares) = (RwLock::new(Arc::new(permits)), Shares::new(&limits));
-        Self { peer: peer.into(), permits, limits, flows, shares, activity }
+        let (permits, shares) = (RwLock::new(Arc::new(permits)), Shares::new(&limits, compression));
+        Self { peer: peer.into(), permits, limits, flows, shares, dictionaries, activity, mark: None }
+    }
+
+    /// Marks what is sent for the peer.
+    pub fn marked(mut self, mark: Option<u32>) -> Self {
+        self.mark = mark;
+        self
     }
 
     /// Returns what the peer may open.
@@ -60,11 +81,20 @@ impl SessionContext {
         activity.note(what, fields.into());
     }
 
+    /// Notes a flow that the far end refused after its program was let in.
+    pub(crate) fn note_refused(&self, record: &FlowRecord, why: Refused) {
+        self.note("flow refused", serde_json::json!({
+            "protocol": record.protocol, "by_peer": record.by_peer, "target": record.target, "program": record.program,
+            "rule": record.rule, "why": why.to_string(),
+        }));
+    }
+
     pub(crate) fn note_ended(&self, record: &FlowRecord, ended: Ended) {
-        let (to_peer, from_peer) = record.bytes();
+        let ((to_peer, from_peer), link) = (record.bytes(), record.link());
         self.note("flow ended", serde_json::json!({
             "protocol": record.protocol, "by_peer": record.by_peer, "target": record.target, "program": record.program, "rule": record.rule,
-            "to_peer_bytes": to_peer, "from_peer_bytes": from_peer, "how": how(ended),
+            "to_peer_bytes": to_peer, "from_peer_bytes": from_peer, "to_peer_link_bytes": link.0, "from_peer_link_bytes": link.1,
+            "how": how(ended),
         }));
     }
 }
@@ -86,13 +116,42 @@ pub struct Session {
     context: Arc<SessionContext>,
     outgoing: Arc<Outgoing>,
     programs: Arc<Programs>,
+    helm: Arc<Helm>,
+    restarts: Restarts,
+    far: Arc<FarEnd>,
+    /// Locked by whoever serves the session, and when it is handed over.
+    far_programs: Mutex<FarPrograms>,
+    /// Addresses that were looked up, until the session is served.
+    found: Mutex<Option<mpsc::Receiver<Found>>>,
+    reach: Reach,
 }
 
 impl Session {
     /// A session over this mocket. [`Session::serve`] must run.
     pub fn new(mocket: Mocket, context: Arc<SessionContext>, programs: Arc<Programs>) -> Arc<Self> {
-        let outgoing = Arc::new(Outgoing::new(mocket.clone(), context.limits.max_udp_contexts));
-        Arc::new(Self { mocket, context, outgoing, programs })
+        let codecs = Arc::new(Codecs::new(Arc::clone(&context)));
+        let most = context.limits.max_udp_contexts;
+        let outgoing = Arc::new(Outgoing::new(mocket.clone(), most, Arc::clone(&codecs)));
+        let helm: Arc<Helm> = Arc::default();
+        let restarts = Restarts::default();
+        let far = FarEnd::new(mocket.clone(), Arc::clone(&context), Arc::clone(&helm), restarts.clone());
+        let far = Arc::new(far);
+        let (found, look_ups) = mpsc::channel(LOOK_UPS);
+        let far_programs = FarPrograms::new(Arc::clone(&context), Arc::clone(&outgoing), codecs, found);
+        let (far_programs, found) = (Mutex::new(far_programs), Mutex::new(Some(look_ups)));
+        let reach = Reach::new();
+        Arc::new(Self {
+            mocket,
+            context,
+            outgoing,
+            programs,
+            helm,
+            restarts,
+            far,
+            far_programs,
+            found,
+            reach,
+        })
     }
 
     /// Returns the mocket.
@@ -109,52 +168,98 @@ impl Session {
         &self.outgoing
     }
 
-    /// Opens a TCP flow to a target, as a rule says.
+    /// Follows whether the peer can be reached.
+    pub(crate) fn reached(&self) -> Reached {
+        self.reach.follow()
+    }
+
+    /// The far end of the peer's flows.
+    pub(super) fn far(&self) -> &Arc<FarEnd> {
+        &self.far
+    }
+
+    /// The compressed flows.
+    pub(super) fn restarts(&self) -> &Restarts {
+        &self.restarts
+    }
+
+    /// What another process needs to go on with the peer's UDP programs.
+    pub(crate) fn udp_parts(&self) -> UdpParts {
+        self.far_programs().parts()
+    }
+
+    /// Goes on with the peer's UDP programs of another process.
+    pub(crate) fn resume_udp(&self, parts: UdpParts) {
+        self.far_programs().resume(parts);
+    }
+
+    /// The peer's UDP programs.
+    fn far_programs(&self) -> MutexGuard<'_, FarPrograms> {
+        self.far_programs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Serves the streams of a resumed session that no flow goes on with. Those that the peer has opened may still be
+    /// waiting to be served; what was being opened from here is reset.
+    pub(crate) fn serve_left(&self, left: Vec<StreamId>) {
+        for id in left {
+            let Some(stream) = self.mocket.stream(id) else { continue };
+            if !stream.opening().is_empty() {
+                let far = Arc::clone(&self.far);
+                self.context.flows.over().spawn(async move { far.serve(stream).await });
+            }
+        }
+    }
+
+    /// Opens a TCP flow to a target.
     ///
     /// # Errors
-    /// There are too many flows, or the session is over.
-    pub async fn open(&self, opening: &Opening, rule: Option<String>) -> Result<Opened, Refused> {
-        let context = &self.context;
-        let record = FlowRecord::new(Protocol::Tcp, Arc::clone(&context.peer))
-            .to(&opening.target)
-            .of(opening.source)
-            .by_rule(rule);
-        let running = context.flows.add(record, context.limits.max_flows).ok_or(Refused::Limit)?;
-        Opened::open(&self.mocket, opening, running).await
+    /// The session is over.
+    pub(crate) async fn open(&self, opening: &Opening, running: Running) -> Result<Opened, Refused> {
+        let wish = opening.manner.compression.and_then(|asked| Wish::new(asked, &self.context));
+        Opened::open(&self.mocket, opening, running, wish, &self.restarts).await
     }
 
     /// Serves the peer until the session is over.
     pub async fn serve(self: Arc<Self>) -> CloseReason {
-        let far = Arc::new(FarEnd::new(self.mocket.clone(), Arc::clone(&self.context)));
-        let (found, mut look_ups) = mpsc::channel(64);
-        let outgoing = Arc::clone(&self.outgoing);
-        let mut far_programs = FarPrograms::new(Arc::clone(&self.context), outgoing, found);
+        let found = self.found.lock().unwrap_or_else(PoisonError::into_inner).take();
+        debug_assert!(found.is_some(), "a session is served once");
+        let Some(mut look_ups) = found else { return self.mocket.closed().await };
+        let mut events = self.mocket.subscribe();
         let mut sweep = tokio::time::interval(std::time::Duration::from_secs(5));
         loop {
             tokio::select! {
                 stream = self.mocket.accept_stream() => match stream {
                     Ok(stream) => {
-                        let far = Arc::clone(&far);
-                        tokio::spawn(async move { far.serve(stream).await });
+                        let far = Arc::clone(&self.far);
+                        self.context.flows.over().spawn(async move { far.serve(stream).await });
                     }
                     Err(_) => break,
                 },
                 message = self.mocket.recv() => match message {
-                    Ok(message) => self.on_message(message.payload, &mut far_programs),
+                    Ok(message) => self.on_message(message.payload),
                     Err(_) => break,
                 },
-                Some(found) = look_ups.recv() => far_programs.on_found(found),
-                _ = sweep.tick() => far_programs.sweep(),
+                event = events.recv() => match event {
+                    Err(EventsError::Closed) => break,
+                    Ok(_) | Err(EventsError::Missed(_)) => self.reach.update(&self.mocket),
+                },
+                Some(found) = look_ups.recv() => self.far_programs().on_found(found),
+                _ = sweep.tick() => self.far_programs().sweep(),
             }
         }
+        self.reach.end();
         self.mocket.closed().await
     }
 
-    fn on_message(&self, payload: bytes::Bytes, far: &mut FarPrograms) {
+    fn on_message(&self, payload: bytes::Bytes) {
         // A message that cannot be read is of a later version, or of a peer that harms only itself.
         let Ok(datagram) = Datagram::from_bytes(payload) else { return };
+        let mut far = self.far_programs();
         match datagram {
+            Datagram::Priority(stream, priority) => self.helm.set_priority(stream, priority),
+            Datagram::Restart(stream) => self.restarts.ask(stream),
             Datagram::Refused(context, refusal) => self.outgoing.on_refused(context, refusal),
+            Datagram::Compresses(context) => self.outgoing.on_compresses(context),
             Datagram::Plain(context, payload) => far.on_datagram(context, payload, &self.programs),
             Datagram::Announcement(context, announced) => far.on_announced(context, announced),
             Datagram::Announced(context, announced, payload) => {

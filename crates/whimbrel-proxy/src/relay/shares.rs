@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::sync::Semaphore;
 
 use super::limits::Limits;
+use crate::compress::Budget;
 
 /// Names that are looked up for one peer at the same time. The system looks up on threads that all peers share.
 const LOOK_UPS: usize = 16;
@@ -20,16 +21,19 @@ pub(super) struct Shares {
     pub(super) look_ups: Arc<Semaphore>,
     /// Its UDP programs.
     pub(super) udp_programs: Arc<Semaphore>,
+    /// The contexts for compression.
+    pub(super) compression: Budget,
 }
 
 impl Shares {
-    pub(super) fn new(limits: &Limits) -> Self {
+    pub(super) fn new(limits: &Limits, compression: &Budget) -> Self {
         let shared = |most| Arc::new(Semaphore::new(most));
         Self {
             flows: shared(limits.max_flows_per_peer),
             connecting: Semaphore::new(limits.max_connecting_per_peer),
             look_ups: shared(LOOK_UPS),
             udp_programs: shared(limits.max_udp_programs),
+            compression: compression.of_peer(),
         }
     }
 }

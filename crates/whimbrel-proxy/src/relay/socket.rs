@@ -2,11 +2,13 @@
 
 use std::cell::RefCell;
 use std::io::{self, IoSlice};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use socket2::SockRef;
+use tokio::io::Interest;
 use tokio::net::TcpStream;
 
 use crate::flow::{Broken, Program};
@@ -26,7 +28,7 @@ thread_local! {
 /// A program's TCP connection.
 #[derive(Debug)]
 pub(crate) struct Socket {
-    tcp: TcpStream,
+    tcp: Arc<TcpStream>,
     is_bulk: bool,
 }
 
@@ -37,7 +39,23 @@ impl Socket {
         tcp.set_nodelay(true).ok();
         // Whatever ends this process, a connection that has not ended is reset.
         SockRef::from(&tcp).set_linger(Some(Duration::ZERO)).ok();
-        Self { tcp, is_bulk: false }
+        Self { tcp: Arc::new(tcp), is_bulk: false }
+    }
+
+    /// A connection of a flow that goes on here. Its direction to the program may be finished.
+    pub(super) fn resumed(tcp: TcpStream, is_finished: bool) -> Self {
+        if is_finished { Self { tcp: Arc::new(tcp), is_bulk: false } } else { Self::new(tcp) }
+    }
+
+    /// Returns the connection, if nobody waits for it any more.
+    pub(super) fn into_inner(self) -> Option<TcpStream> {
+        Arc::into_inner(self.tcp)
+    }
+
+    /// Waits until the connection is reset. A flow whose bytes wait for the peer does not read, and would not see it.
+    pub(super) fn was_reset(&self) -> impl Future<Output = ()> + use<> {
+        let tcp = Arc::clone(&self.tcp);
+        async move { drop(tcp.ready(Interest::ERROR).await) }
     }
 
     fn try_read(&mut self) -> io::Result<Bytes> {
@@ -91,13 +109,13 @@ impl Program for Socket {
 
     fn finish(&mut self) {
         // An error means that the connection is gone, which the next read says, too.
-        SockRef::from(&self.tcp).set_linger(None).ok();
-        SockRef::from(&self.tcp).shutdown(std::net::Shutdown::Write).ok();
+        SockRef::from(&*self.tcp).set_linger(None).ok();
+        SockRef::from(&*self.tcp).shutdown(std::net::Shutdown::Write).ok();
     }
 
     fn reset(&mut self) {
         // The connection is reset when the socket is closed.
-        SockRef::from(&self.tcp).set_linger(Some(Duration::ZERO)).ok();
+        SockRef::from(&*self.tcp).set_linger(Some(Duration::ZERO)).ok();
     }
 }
 

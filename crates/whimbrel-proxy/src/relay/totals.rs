@@ -26,6 +26,18 @@ pub(crate) struct Sums {
     pub(crate) opened: u64,
     pub(crate) to_peer: u64,
     pub(crate) from_peer: u64,
+    pub(crate) to_peer_link: u64,
+    pub(crate) from_peer_link: u64,
+}
+
+impl Sums {
+    /// Adds a flow's bytes, and its bytes on the link: to the peer, and from it.
+    pub(super) fn add(&mut self, bytes: (u64, u64), link: (u64, u64)) {
+        self.to_peer += bytes.0;
+        self.from_peer += bytes.1;
+        self.to_peer_link += link.0;
+        self.from_peer_link += link.1;
+    }
 }
 
 /// All sums.

@@ -8,11 +8,12 @@ mod world;
 
 use std::task::{Context, Poll, Waker};
 
-use pipes::connected;
+use pipes::{End, connected};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use talker::Talker;
-use whimbrel_proxy::flow::{Ended, Flow};
+use whimbrel_proxy::compress::Compressed;
+use whimbrel_proxy::flow::{Channel, Ended, Flow};
 
 /// What happened in a run.
 #[derive(Debug, Default)]
@@ -22,14 +23,18 @@ struct Tally {
     given_up: u32,
 }
 
-fn run(seed: u64, tally: &mut Tally) {
+/// Runs a flow whose stream `wrap` puts something around, at both ends.
+fn run<C: Channel>(seed: u64, tally: &mut Tally, wrap: impl Fn(End) -> C) {
     let mut rng = ChaCha20Rng::seed_from_u64(seed);
     let mut room = || [1, 50, 1_000, 30_000][rng.random_range(0..4)];
     let ((program, near_program), (server, far_program)) = (connected(room()), connected(room()));
     let (near_channel, far_channel) = connected(room());
-    let mut near = Flow::new(near_program, near_channel);
-    let mut far = Flow::new(far_program, far_channel);
+    let mut near = Flow::new(near_program, wrap(near_channel));
+    let mut far = Flow::new(far_program, wrap(far_channel));
     let (mut program, mut server) = (Talker::new(program, &mut rng), Talker::new(server, &mut rng));
+    if seed.is_multiple_of(2) {
+        [&mut program, &mut server].into_iter().for_each(Talker::write_records);
+    }
     let reset_at = rng.random_ratio(1, 4).then(|| rng.random_range(0..60));
     let give_up_at = rng.random_ratio(1, 8).then(|| rng.random_range(0..60));
     let mut cx = Context::from_waker(Waker::noop());
@@ -89,8 +94,20 @@ fn ready<T>(poll: Poll<T>) -> Option<T> {
 fn every_order_of_data_fin_and_rst_ends_well() {
     let mut tally = Tally::default();
     for seed in 0..2_000 {
-        run(seed, &mut tally);
+        run(seed, &mut tally, |channel| channel);
     }
     println!("seeds 0 to 1999: {tally:?}");
     assert!(tally.clean > 1_000 && tally.resets > 100 && tally.given_up > 50, "{tally:?}");
+}
+
+#[test]
+fn every_order_ends_well_when_streams_are_compressed() {
+    for method in ["zstd:3", "zlib:1", "xz:1"] {
+        let (mut tally, method) = (Tally::default(), method.parse().unwrap());
+        for seed in 0..200 {
+            run(seed, &mut tally, |channel| Compressed::new(channel, method, None, 0, None));
+        }
+        println!("{method}, seeds 0 to 199: {tally:?}");
+        assert!(tally.clean > 100 && tally.resets > 10 && tally.given_up > 4, "{tally:?}");
+    }
 }

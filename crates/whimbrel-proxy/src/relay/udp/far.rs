@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -12,13 +13,16 @@ use tokio::net::UdpSocket;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::task::AbortHandle;
 
+use super::codecs::Codecs;
 use super::outgoing::Outgoing;
 use super::programs::Programs;
 use crate::policy::{Permits, Protocol};
 use crate::protocol::{Announcement, Context, Datagram, Host, Manner, Refusal, Target};
 use crate::relay::connect::look_up;
+use crate::relay::mark::{Mark, set_mark};
 use crate::relay::record::{FlowRecord, Running};
 use crate::relay::session::SessionContext;
+use crate::upgrade::UdpParts;
 
 /// Datagrams that wait for the address of a name.
 const MOST_WAITING: usize = 16;
@@ -34,6 +38,7 @@ const LARGEST: usize = 65_535;
 pub(crate) struct FarPrograms {
     context: Arc<SessionContext>,
     outgoing: Arc<Outgoing>,
+    codecs: Arc<Codecs>,
     found: mpsc::Sender<Found>,
     contexts: HashMap<Context, Entry>,
     programs: HashMap<SocketAddr, FarProgram>,
@@ -94,9 +99,46 @@ impl FarPrograms {
     pub(crate) fn new(
         context: Arc<SessionContext>,
         outgoing: Arc<Outgoing>,
+        codecs: Arc<Codecs>,
         found: mpsc::Sender<Found>,
     ) -> Self {
-        Self { context, outgoing, found, contexts: HashMap::new(), programs: HashMap::new(), waiting: 0 }
+        let (contexts, programs) = (HashMap::new(), HashMap::new());
+        Self { context, outgoing, codecs, found, contexts, programs, waiting: 0 }
+    }
+
+    /// Returns what another process needs to go on: announcements of contexts, and each program with its sockets.
+    pub(crate) fn parts(&self) -> UdpParts {
+        let announced = |(context, entry): (&Context, &Entry)| {
+            Datagram::Announcement(*context, entry.announced.clone()).to_bytes()
+        };
+        let sockets = |(program, far): (&SocketAddr, &FarProgram)| {
+            let sockets = [&far.v4, &far.v6].into_iter().flatten();
+            let files = sockets.filter_map(|socket| socket.socket.as_fd().try_clone_to_owned().ok());
+            (*program, files.collect())
+        };
+        UdpParts {
+            contexts: self.contexts.iter().map(announced).collect(),
+            programs: self.programs.iter().map(sockets).collect(),
+        }
+    }
+
+    /// Goes on with what another process has left.
+    pub(crate) fn resume(&mut self, parts: UdpParts) {
+        for (program, files) in parts.programs {
+            let Some(mut far) = self.begin(program) else { continue };
+            for file in files {
+                let socket = std::net::UdpSocket::from(file);
+                let Ok(is_v4) = socket.local_addr().map(|address| address.is_ipv4()) else { continue };
+                let resumed = FarSocket::serve(program, socket, far.replies(&self.outgoing));
+                *(if is_v4 { &mut far.v4 } else { &mut far.v6 }) = resumed;
+            }
+            self.programs.insert(program, far);
+        }
+        for announcement in parts.contexts {
+            if let Ok(Datagram::Announcement(context, announced)) = Datagram::from_bytes(announcement) {
+                self.on_announced(context, announced);
+            }
+        }
     }
 
     pub(crate) fn on_announced(&mut self, context: Context, announced: Announcement) {
@@ -125,6 +167,8 @@ impl FarPrograms {
         if let State::Refused(refusal) = state {
             self.refuse(context, refusal);
             self.context.flows.refuse();
+        } else if announced.manner.compression.is_some_and(|by| self.codecs.has(by)) {
+            self.outgoing.tell_compresses(context);
         }
         self.contexts.insert(context, Entry { announced, state, used: now });
     }
@@ -133,6 +177,9 @@ impl FarPrograms {
         if payload.len() > LONGEST {
             return;
         }
+        let packed = payload.len();
+        let Some((context, payload)) = self.unpacked(context, payload) else { return };
+        let saved = payload.len() - packed.min(payload.len());
         let Some(entry) = self.contexts.get_mut(&context) else {
             return self.refuse(context, Refusal::Unknown);
         };
@@ -147,15 +194,26 @@ impl FarPrograms {
             State::Refused(_) => {}
             State::ToProgram => {
                 let Announcement { program, remote, .. } = entry.announced.clone();
-                programs.hand_over(program, remote, payload);
+                programs.hand_over(program, remote, payload, saved);
             }
             State::To(address) => {
                 let (address, program, manner) = (*address, entry.announced.program, entry.announced.manner);
-                if let Err(refusal) = self.send(program, manner, address, &payload) {
+                if let Err(refusal) = self.send(program, manner, address, (&payload, saved)) {
                     self.refuse(context, refusal);
                 }
             }
         }
+    }
+
+    /// Returns a datagram as it was before it was compressed, and its context. `None`: it cannot be read.
+    fn unpacked(&self, context: Context, payload: Bytes) -> Option<(Context, Bytes)> {
+        if self.contexts.contains_key(&context) {
+            return Some((context, payload));
+        }
+        let of_packed = context.uncompressed().filter(|plain| self.contexts.contains_key(plain));
+        let by = of_packed.and_then(|plain| self.contexts[&plain].announced.manner.compression);
+        let (Some(plain), Some(by)) = (of_packed, by) else { return Some((context, payload)) };
+        self.codecs.unpack(by, &payload, LONGEST).ok().map(|payload| (plain, payload))
     }
 
     pub(crate) fn on_found(&mut self, found: Found) {
@@ -168,7 +226,7 @@ impl FarPrograms {
             Ok(address) => {
                 entry.state = State::To(address);
                 for payload in waiting {
-                    if let Err(refusal) = self.send(program, manner, address, &payload) {
+                    if let Err(refusal) = self.send(program, manner, address, (&payload, 0)) {
                         return self.refuse(found.context, refusal);
                     }
                 }
@@ -205,7 +263,7 @@ impl FarPrograms {
         program: SocketAddr,
         manner: Manner,
         to: SocketAddr,
-        payload: &[u8],
+        (payload, saved): (&[u8], usize),
     ) -> Result<(), Refusal> {
         if !self.programs.contains_key(&program) {
             let far = self.begin(program).ok_or(Refusal::Limit)?;
@@ -213,22 +271,19 @@ impl FarPrograms {
         }
         let far = self.programs.get_mut(&program).ok_or(Refusal::Limit)?;
         *far.manner.lock().unwrap_or_else(PoisonError::into_inner) = manner;
-        let replies = || Replies {
-            running: Arc::clone(&far.running),
-            manner: Arc::clone(&far.manner),
-            outgoing: Arc::clone(&self.outgoing),
-        };
+        let replies = far.replies(&self.outgoing);
         let socket = if to.is_ipv4() { &mut far.v4 } else { &mut far.v6 };
         let socket = match socket {
             Some(socket) => socket,
             None => {
-                let made = FarSocket::open(program, to.is_ipv4(), replies());
+                let made = FarSocket::open(program, to.is_ipv4(), self.context.mark, replies);
                 socket.insert(made.ok_or(Refusal::Unusable)?)
             }
         };
         // A full buffer loses the datagram, and so does a remote that is unreachable.
         SockRef::from(&*socket.socket).send_to(payload, &to.into()).ok();
         far.running.record.count(0, payload.len() as u64);
+        far.running.record.save(0, saved);
         Ok(())
     }
 
@@ -289,6 +344,14 @@ impl FarPrograms {
 }
 
 impl FarProgram {
+    fn replies(&self, outgoing: &Arc<Outgoing>) -> Replies {
+        Replies {
+            running: Arc::clone(&self.running),
+            manner: Arc::clone(&self.manner),
+            outgoing: Arc::clone(outgoing),
+        }
+    }
+
     fn is_idle(&mut self, now: Instant, limit: std::time::Duration) -> bool {
         let (to_peer, from_peer) = self.running.record.bytes();
         if to_peer + from_peer != self.seen.0 {
@@ -300,7 +363,7 @@ impl FarProgram {
 
 impl FarSocket {
     /// Opens a socket for a program, and hands what it receives to the peer.
-    fn open(program: SocketAddr, is_v4: bool, replies: Replies) -> Option<Arc<Self>> {
+    fn open(program: SocketAddr, is_v4: bool, mark: Mark, replies: Replies) -> Option<Arc<Self>> {
         let any = if is_v4 {
             (Ipv4Addr::UNSPECIFIED, 0).into()
         } else {
@@ -308,6 +371,12 @@ impl FarSocket {
         };
         let socket = std::net::UdpSocket::bind(any).ok()?;
         socket.set_nonblocking(true).ok()?;
+        set_mark(&socket, mark).ok()?;
+        Self::serve(program, socket, replies)
+    }
+
+    /// Hands what a socket receives to the peer.
+    fn serve(program: SocketAddr, socket: std::net::UdpSocket, replies: Replies) -> Option<Arc<Self>> {
         let socket = Arc::new(UdpSocket::from_std(socket).ok()?);
         let receiving = tokio::spawn(replies.receive(program, Arc::clone(&socket))).abort_handle();
         Some(Arc::new(Self { socket, receiving }))
@@ -329,9 +398,10 @@ impl Replies {
             let Ok((length, from)) = socket.recv_from(&mut buffer).await else { continue };
             self.running.record.count(length as u64, 0);
             let manner = *self.manner.lock().unwrap_or_else(PoisonError::into_inner);
-            let announcement =
-                Announcement { program, remote: from.into(), to_program: true, manner: Manner::default() };
-            self.outgoing.send(&announcement, manner, Bytes::copy_from_slice(&buffer[..length]));
+            let said = Manner { compression: manner.compression, ..Manner::default() };
+            let announcement = Announcement { program, remote: from.into(), to_program: true, manner: said };
+            let saved = self.outgoing.send(&announcement, manner, Bytes::copy_from_slice(&buffer[..length]));
+            self.running.record.save(saved, 0);
         }
     }
 }

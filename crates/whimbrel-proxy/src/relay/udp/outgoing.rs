@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use whimbrel::{Mocket, Outcome, Sender};
 
-use crate::protocol::{Announcement, Context, Datagram, Manner, Refusal};
+use super::codecs::Codecs;
+use crate::protocol::{Announcement, Compression, Context, Datagram, Manner, Refusal};
 
 /// How long a datagram may wait to be sent. Later ones are of more use.
 const LIFETIME: Duration = Duration::from_secs(1);
@@ -41,6 +42,7 @@ pub(crate) struct Outgoing {
     datagrams: Sender,
     announcements: Sender,
     most: usize,
+    codecs: Arc<Codecs>,
     table: Mutex<Table>,
 }
 
@@ -59,6 +61,8 @@ struct Table {
 struct Entry {
     number: u64,
     state: State,
+    /// Whether the peer takes its datagrams compressed, too.
+    compresses: bool,
     used: Instant,
 }
 
@@ -73,28 +77,54 @@ enum State {
 }
 
 impl Outgoing {
-    pub(crate) fn new(mocket: Mocket, most: usize) -> Self {
+    pub(crate) fn new(mocket: Mocket, most: usize, codecs: Arc<Codecs>) -> Self {
         let datagrams = sender(&mocket, Manner::default());
         let announcements = mocket.sender().unsequenced().build();
-        Self { mocket, senders: Mutex::default(), datagrams, announcements, most, table: Mutex::default() }
+        let (senders, table) = (Mutex::default(), Mutex::default());
+        Self { mocket, senders, datagrams, announcements, most, codecs, table }
     }
 
-    /// Sends a datagram in this manner, unless the peer does not take it or too much is waiting.
-    pub(crate) fn send(self: &Arc<Self>, announcement: &Announcement, manner: Manner, payload: Bytes) {
-        let Some((context, state)) = self.prepare(announcement) else { return };
+    /// Returns the first number of a context that was never used.
+    pub(crate) fn next(&self) -> u64 {
+        self.lock().next
+    }
+
+    /// Uses no number of a context before this one. They were used in another process.
+    pub(crate) fn begin_at(&self, next: u64) {
+        self.lock().next = next;
+    }
+
+    /// Sends a datagram in this manner, unless the peer does not take it or too much is waiting. Returns the bytes that
+    /// compression has saved.
+    pub(crate) fn send(
+        self: &Arc<Self>,
+        announcement: &Announcement,
+        manner: Manner,
+        payload: Bytes,
+    ) -> usize {
+        let Some((context, state, compression)) = self.prepare(announcement) else { return 0 };
+        let mut saved = 0;
         let message = match state {
-            State::Known => Datagram::Plain(context, payload),
+            State::Known => match compression.and_then(|by| self.codecs.pack(by, &payload)) {
+                Some(packed) => {
+                    saved = payload.len() - packed.len();
+                    Datagram::Plain(context.compressed(), packed)
+                }
+                None => Datagram::Plain(context, payload),
+            },
             State::New | State::Announcing => Datagram::Announced(context, announcement.clone(), payload),
-            State::Refused(_) => return,
+            State::Refused(_) => return 0,
         };
         // A full queue loses the datagram, as a router would.
         self.in_manner(manner, |sender| sender.try_send(message.to_bytes()).ok());
         if matches!(state, State::New) {
             self.announce(context, announcement.clone());
         }
+        saved
     }
 
     fn in_manner<T>(&self, manner: Manner, send: impl FnOnce(&Sender) -> T) -> T {
+        let manner = Manner { compression: None, ..manner };
         if manner == Manner::default() {
             return send(&self.datagrams);
         }
@@ -110,6 +140,11 @@ impl Outgoing {
         self.datagrams.try_send(message.to_bytes()).ok();
     }
 
+    /// Tells the peer that a context's datagrams may come compressed. It is told once, so it must not be lost.
+    pub(super) fn tell_compresses(&self, context: Context) {
+        self.announcements.try_send(Datagram::Compresses(context).to_bytes()).ok();
+    }
+
     /// Forgets the contexts of a program that is gone.
     pub(crate) fn forget(&self, program: SocketAddr) {
         self.lock().keep(|announcement, _| announcement.program != program);
@@ -120,11 +155,17 @@ impl Outgoing {
             Refusal::Unknown => State::New,
             Refusal::Denied | Refusal::Limit | Refusal::Unusable => State::Refused(Instant::now()),
         };
-        self.set(context, state);
+        self.change(context, |entry| (entry.state, entry.compresses) = (state, false));
     }
 
-    /// Returns the context of an announcement and its state before this datagram. `None`: there are too many.
-    fn prepare(&self, announcement: &Announcement) -> Option<(Context, State)> {
+    pub(crate) fn on_compresses(&self, context: Context) {
+        self.change(context, |entry| entry.compresses = true);
+    }
+
+    /// Returns the context of an announcement, its state before this datagram, and how it may be compressed. `None`: there
+    /// are too many.
+    fn prepare(&self, announcement: &Announcement) -> Option<(Context, State, Option<Compression>)> {
+        let compression = announcement.manner.compression;
         let (mut table, now) = (self.lock(), Instant::now());
         if let Some(entry) = table.contexts.get_mut(announcement) {
             entry.used = now;
@@ -135,7 +176,7 @@ impl Outgoing {
             if matches!(before, State::New) {
                 entry.state = State::Announcing;
             }
-            return Some((Context(entry.number), before));
+            return Some((Context(entry.number), before, compression.filter(|_| entry.compresses)));
         }
         // One program, or who sends to it from many ports, takes no more than a share.
         let of_program = table.programs.get(&announcement.program).copied().unwrap_or(0);
@@ -145,11 +186,14 @@ impl Outgoing {
         }
         *table.programs.entry(announcement.program).or_default() += 1;
         let number = table.next;
-        table.next += 1;
+        // The next one is for compressed datagrams.
+        table.next += if compression.is_some() { 2 } else { 1 };
         let shared = Arc::new(announcement.clone());
         table.numbers.insert(number, Arc::clone(&shared));
-        table.contexts.insert(shared, Entry { number, state: State::Announcing, used: now });
-        Some((Context(number), State::New))
+        table
+            .contexts
+            .insert(shared, Entry { number, state: State::Announcing, compresses: false, used: now });
+        Some((Context(number), State::New, None))
     }
 
     fn announce(self: &Arc<Self>, context: Context, announcement: Announcement) {
@@ -174,14 +218,17 @@ impl Outgoing {
         });
     }
 
-    fn set(&self, context: Context, state: State) {
-        self.change(context, |entry| entry.state = state);
-    }
-
     fn change(&self, context: Context, change: impl FnOnce(&mut Entry)) {
         let mut table = self.lock();
         let Table { contexts, numbers, .. } = &mut *table;
-        if let Some(entry) = numbers.get(&context.0).and_then(|key| contexts.get_mut(key)) {
+        let of_number = |context: Context| numbers.get(&context.0);
+        // The peer may name the number of the compressed ones.
+        let of_compressed = || {
+            let key = of_number(context.uncompressed()?)?;
+            key.manner.compression.map(|_| key)
+        };
+        let key = of_number(context).or_else(of_compressed);
+        if let Some(entry) = key.and_then(|key| contexts.get_mut(key)) {
             change(entry);
         }
     }

@@ -21,6 +21,8 @@ pub(crate) struct Reply {
     /// Where it comes from, as the peer says.
     pub(crate) from: Target,
     pub(crate) payload: Bytes,
+    /// The bytes that compression has saved.
+    pub(crate) saved: usize,
 }
 
 /// The UDP programs that use a peer.
@@ -56,11 +58,11 @@ impl Programs {
     }
 
     /// Hands a datagram to a program, if there is one.
-    pub(super) fn hand_over(&self, program: SocketAddr, from: Target, payload: Bytes) {
+    pub(super) fn hand_over(&self, program: SocketAddr, from: Target, payload: Bytes, saved: usize) {
         let replies = self.lock().get(&program).cloned();
         if let Some(replies) = replies {
             // A full queue loses the datagram.
-            replies.try_send(Reply { peer: Arc::clone(&self.peer), from, payload }).ok();
+            replies.try_send(Reply { peer: Arc::clone(&self.peer), from, payload, saved }).ok();
         }
     }
 

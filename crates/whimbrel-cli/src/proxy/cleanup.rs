@@ -1,0 +1,39 @@
+//! `whimbrel proxy cleanup`: what killed proxies left in the kernel.
+
+use clap::Args;
+use whimbrel_proxy::intercept::tproxy::{Leftovers, cleanup};
+
+use crate::output::print_line;
+
+/// Removes what killed proxies left in the kernel: rules and routes for interception by TPROXY.
+///
+/// Proxies that run are left alone, and so is what others made. The next proxy that intercepts does the same when it starts.
+#[derive(Args, Clone, Debug)]
+pub(super) struct CleanupCommand {
+    /// Take away kill switches, too. Traffic that they reject then goes on without a proxy.
+    #[arg(long)]
+    all: bool,
+}
+
+impl CleanupCommand {
+    pub(super) fn run(self) -> anyhow::Result<()> {
+        let Leftovers { removed, running, kill_switches_removed, kill_switches_left } = cleanup(self.all)?;
+        let proxies =
+            |count: usize| if count == 1 { "1 proxy".to_owned() } else { format!("{count} proxies") };
+        let mut said = match removed {
+            0 => "no killed proxy left rules or routes".to_owned(),
+            _ => format!("took away rules and routes of {}", proxies(removed)),
+        };
+        if kill_switches_removed > 0 {
+            said = format!("{said}; removed the kill switch of {}", proxies(kill_switches_removed));
+        }
+        if kill_switches_left > 0 {
+            let left = proxies(kill_switches_left);
+            said = format!("{said}; the kill switch of {left} still rejects traffic, until you add --all");
+        }
+        if running > 0 {
+            said = format!("{said}; left alone what runs: {}", proxies(running));
+        }
+        print_line(format_args!("{said}"))
+    }
+}

@@ -1,0 +1,82 @@
+//! The status of a proxy, as people read it.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::shown::{delay, plural, size};
+
+/// The most flows shown in text output. JSON output has up to a thousand.
+const SHOWN: usize = 50;
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct More {
+    peers: Vec<Peer>,
+    flows: Flows,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Peer {
+    name: String,
+    key: String,
+    state: String,
+    why: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Flows {
+    running: u64,
+    opened: u64,
+    refused: u64,
+    list: Vec<Flow>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Flow {
+    protocol: String,
+    by_peer: bool,
+    peer: String,
+    target: String,
+    program: Option<String>,
+    rule: Option<String>,
+    state: String,
+    age_s: u64,
+    to_peer_bytes: u64,
+    from_peer_bytes: u64,
+}
+
+/// Returns the lines about peers and flows.
+pub(crate) fn describe(more: &Value) -> Vec<String> {
+    let More { peers, flows } = More::deserialize(more).unwrap_or_default();
+    let mut lines = vec![plural(peers.len() as u64, "peer")];
+    for Peer { name, key, state, why } in &peers {
+        let key = if name == key { String::new() } else { format!(" ({key})") };
+        let why = why.as_ref().map_or_else(String::new, |why| format!(": {why}"));
+        lines.push(format!("  {name}{key}: {state}{why}"));
+    }
+    let Flows { running, opened, refused, list } = flows;
+    lines.push(format!("{}, {opened} so far, {refused} refused", plural(running, "flow")));
+    lines.extend(list.iter().take(SHOWN).map(describe_flow));
+    if running > SHOWN as u64 {
+        lines.push(format!("  and {} more: --json shows up to 1000", running - SHOWN as u64));
+    }
+    lines
+}
+
+fn describe_flow(flow: &Flow) -> String {
+    let Flow { protocol, by_peer, peer, target, program, rule, state, age_s, to_peer_bytes, from_peer_bytes } =
+        flow;
+    let program = program.as_deref().unwrap_or("a program");
+    let target = if target.is_empty() { "anywhere" } else { target };
+    let way = if *by_peer { format!("from {peer}") } else { format!("over {peer}") };
+    let rule = rule.as_ref().map_or_else(String::new, |rule| format!(", rule {rule}"));
+    format!(
+        "  {protocol} {program} to {target} {way}{rule}: {state} for {}, to the peer {}, from it {}",
+        delay(*age_s as f64 * 1e6),
+        size(*to_peer_bytes),
+        size(*from_peer_bytes),
+    )
+}

@@ -1,0 +1,125 @@
+//! `whimbrel proxy train`: makes a dictionary from examples.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use whimbrel_proxy::compress::{DatagramCodec, Dictionary, Method, train};
+
+use crate::output::{note, print_line};
+use crate::process::Misused;
+use crate::units;
+
+/// The most bytes of examples that are used. More take longer and improve little.
+const MOST: usize = 16 << 20;
+/// The most records that the dictionary is tried on.
+const MOST_TRIED: usize = 2_000;
+
+/// Makes a dictionary from examples. It lets even the first record of the same kind compress well.
+///
+/// Give it some hundreds of records such as your programs send: files with a record each, or files with a record in each
+/// line. Copy the dictionary to the hosts of both proxies, name it there under [dictionaries] (or with --dictionary), and
+/// name it in a rule together with a `compression`. Both ends must have the same file; if one lacks it, records are
+/// compressed without it, and datagrams not at all. A dictionary contains parts of the examples: do not make one of secrets.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:
+  whimbrel proxy train records/*.xml --out cot.dict
+  whimbrel proxy train sensors.jsonl --records lines --out sensors.dict --size 32KB")]
+pub(super) struct TrainCommand {
+    /// Files with examples.
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+    /// Where to write the dictionary.
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    /// The size of the dictionary. 16 KB suits records of up to some KB.
+    #[arg(long, value_name = "SIZE", value_parser = units::bytes, default_value = "16KB")]
+    size: u64,
+    /// What a record is [default: a line if there is one FILE, else a file].
+    #[arg(long, value_name = "WHAT")]
+    records: Option<Records>,
+}
+
+/// What a record is.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+enum Records {
+    /// Each line of each file.
+    Lines,
+    /// Each file.
+    Files,
+}
+
+impl TrainCommand {
+    pub(super) fn run(self) -> anyhow::Result<()> {
+        let records = self.read()?;
+        let size = usize::try_from(self.size).unwrap_or(usize::MAX);
+        let bytes = train(&records, size).map_err(|error| Misused(error.to_string()))?;
+        let dictionary = Dictionary::new(&bytes)?;
+        std::fs::write(&self.out, &bytes)
+            .map_err(|error| anyhow::anyhow!("cannot write {}: {error}", self.out.display()))?;
+        let shares = [None, Some(&dictionary)].map(|dictionary| share(&records, dictionary));
+        let gain = match shares {
+            [Some(without), Some(with)] => {
+                format!("; each of its records by itself shrinks to {with} %, without it to {without} %")
+            }
+            _ => String::new(),
+        };
+        print_line(format_args!(
+            "made {} of {} records: {} bytes, id {}{gain}",
+            self.out.display(),
+            records.len(),
+            bytes.len(),
+            dictionary.id()
+        ))
+    }
+
+    fn read(&self) -> anyhow::Result<Vec<Vec<u8>>> {
+        let usual = if self.files.len() == 1 { Records::Lines } else { Records::Files };
+        let (mut records, mut length) = (Vec::new(), 0);
+        for file in &self.files {
+            if *file == self.out {
+                let why = format!(
+                    "{} is an example and would be overwritten: choose another --out",
+                    file.display()
+                );
+                return Err(Misused(why).into());
+            }
+            let bytes = read(file)?;
+            match self.records.unwrap_or(usual) {
+                Records::Files => add(&mut records, &mut length, &bytes),
+                Records::Lines => {
+                    bytes.split(|byte| *byte == b'\n').for_each(|line| add(&mut records, &mut length, line));
+                }
+            }
+        }
+        if length > MOST {
+            note(format_args!("used the first {} MB of the examples", MOST >> 20));
+        }
+        Ok(records)
+    }
+}
+
+/// Adds a record, unless there is enough.
+fn add(records: &mut Vec<Vec<u8>>, length: &mut usize, record: &[u8]) {
+    *length += record.len();
+    if !record.is_empty() && *length <= MOST {
+        records.push(record.to_vec());
+    }
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, Misused> {
+    std::fs::read(file).map_err(|error| {
+        Misused(format!("cannot read {}: {error}; name files with examples", file.display()))
+    })
+}
+
+/// The size of records that are compressed each by itself, in percent.
+fn share(records: &[Vec<u8>], dictionary: Option<&Dictionary>) -> Option<usize> {
+    let mut codec = DatagramCodec::new("zstd:3".parse::<Method>().ok()?, dictionary).ok()?;
+    // From the whole of the examples.
+    let tried = records.iter().step_by(records.len().div_ceil(MOST_TRIED).max(1));
+    let (plain, packed) = tried.fold((0, 0), |(plain, packed), record| {
+        let became = codec.pack(record).map_or(record.len(), |packed| packed.len());
+        (plain + record.len(), packed + became)
+    });
+    (packed * 100).checked_div(plain)
+}

@@ -1,0 +1,27 @@
+//! A compressed flow that is taken apart.
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use super::dictionary::DictionaryId;
+use super::method::Method;
+use super::unpack::Position;
+
+/// What another process needs to go on with a compressed flow. Both of its contexts begin anew.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Paused {
+    pub(crate) method: Method,
+    pub(crate) dictionary: Option<DictionaryId>,
+    /// Where the receiver is.
+    pub(super) position: Position,
+    /// Whether the direction to the peer has ended.
+    pub(super) is_finished: bool,
+    /// The bytes on the link so far: to the peer, and from it.
+    pub(super) link: (u64, u64),
+    /// What was read and is not undone. It travels by itself.
+    #[serde(skip)]
+    pub input: Bytes,
+    /// Pieces that are not written yet. They travel by themselves.
+    #[serde(skip)]
+    pub pieces: Bytes,
+}

@@ -1,0 +1,156 @@
+//! A proxy that hands over to another process, and one that takes over.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+use whimbrel::{Endpoint, Mocket, PublicKey, ResumeError, SuspendError, SuspendMode, SuspendedMocket};
+
+use crate::intercept::Ingress;
+use crate::proxy::{News, Proxy};
+use crate::relay::{Peer, Session, Unpacked};
+use crate::upgrade::{FlowParcel, OtherEnd, Parcel, SessionNote, SessionParcel};
+
+/// How long connections that are being opened have to be there.
+const OPENING: Duration = Duration::from_secs(5);
+/// How long a peer has to answer that its session is suspended. It learns of it later otherwise.
+const ANSWER: Duration = Duration::from_secs(3);
+/// How often it is looked at.
+const LOOK: Duration = Duration::from_millis(5);
+/// The pause before a session is resumed again, if its peer did not answer.
+const PAUSE: Duration = Duration::from_secs(1);
+
+impl Proxy {
+    /// Takes the proxy apart for another process. Programs that connect wait, and connections that are being opened
+    /// have 5 s. Nothing else ends; UDP programs have to send once more.
+    pub async fn hand_over(mut self) -> Parcel {
+        self.ways_in.shutdown().await;
+        let deadline = Instant::now() + OPENING;
+        let is_opening = || self.flows.is_opening() || self.ingress.as_ref().is_some_and(Ingress::is_opening);
+        while is_opening() && Instant::now() < deadline {
+            sleep(LOOK).await;
+        }
+        // From here on, nothing is dialled, accepted, or taken from a session.
+        self.sessions.shutdown().await;
+        let parked = self.flows.park().await;
+        let mut suspending = JoinSet::new();
+        for (key, peer) in &*self.peers {
+            for session in peer.sessions() {
+                let (key, name, tell) = (*key, Arc::clone(&peer.context().peer), self.tell.clone());
+                suspending.spawn(async move {
+                    let suspended = suspend(&session, key).await;
+                    let suspended = suspended.inspect_err(|why| (tell.0)(News::Lost(name, why.to_string())));
+                    (suspended.ok(), session.mocket().clone())
+                });
+            }
+        }
+        let (mut sessions, mut mockets) = (Vec::new(), Vec::new());
+        while let Some(suspended) = suspending.join_next().await {
+            if let Ok((Some(session), mocket)) = suspended {
+                sessions.push(session);
+                mockets.push(mocket);
+            }
+        }
+        // What is left waits for peers, or serves datagrams. It would keep the sessions, and with them the port.
+        self.flows.over().end();
+        // The other process gets the port once the sessions have said that they leave.
+        drop(timeout(ANSWER, self.endpoint.wait_idle()).await);
+        let packed = parked.into_iter().filter_map(|parked| {
+            let session = match parked.mocket() {
+                // The session of a flow that ends has ended.
+                Some(mocket) => mockets.iter().position(|known| known == mocket)?,
+                None => 0,
+            };
+            parked.pack(session)
+        });
+        let flows = packed.collect();
+        let port = self.endpoint.local_addr().map_or(0, |address| address.port());
+        let listeners = std::mem::take(&mut self.listeners);
+        let listeners = listeners.into_iter().map(|(name, listener)| (name, listener.into())).collect();
+        Parcel { port, listeners, sessions, flows }
+    }
+
+    /// Goes on with sessions and flows of another process. Sessions of peers that are not there any more end.
+    pub(crate) fn unpack(&mut self, parcel: Parcel) {
+        let Parcel { sessions, flows, .. } = parcel;
+        let mut of_sessions: Vec<Vec<FlowParcel>> = sessions.iter().map(|_| Vec::new()).collect();
+        for flow in flows {
+            match flow.other {
+                OtherEnd::Stream(session, _) => of_sessions[session].push(flow),
+                OtherEnd::Direct(_) => {
+                    let flow = Unpacked::direct(flow, &self.flows, &self.limits);
+                    if let (Some(flow), Some(ingress)) = (flow, &self.ingress) {
+                        ingress.go_on(flow, None);
+                    }
+                }
+            }
+        }
+        for (session, flows) in sessions.into_iter().zip(of_sessions) {
+            let Some(peer) = self.peers.get(&session.note.peer).cloned() else { continue };
+            let (endpoint, ingress, tell) = (self.endpoint.clone(), self.ingress.clone(), self.tell.clone());
+            self.sessions.spawn(async move {
+                let mocket = match resume(&endpoint, &session).await {
+                    Ok(mocket) => mocket,
+                    Err(why) => return (tell.0)(News::Lost(Arc::clone(&peer.context().peer), why)),
+                };
+                let resumed = peer.begin(mocket);
+                resumed.outgoing().begin_at(session.note.next_context);
+                resumed.resume_udp(session.udp);
+                let left = go_on(flows, &resumed, &peer, ingress.as_ref());
+                resumed.serve_left(left);
+                peer.serve(resumed).await;
+            });
+        }
+    }
+}
+
+async fn suspend(session: &Session, peer: PublicKey) -> Result<SessionParcel, SuspendError> {
+    let mocket = session.mocket();
+    let address = mocket.peer_addr();
+    let mut suspending = std::pin::pin!(mocket.suspend(SuspendMode::Snapshot));
+    let suspended = match timeout(ANSWER, &mut suspending).await {
+        Ok(suspended) => suspended,
+        Err(_) => {
+            mocket.suspend_unanswered();
+            suspending.await
+        }
+    };
+    let state = suspended?.to_bytes();
+    let next_context = session.outgoing().next();
+    let udp = session.udp_parts();
+    Ok(SessionParcel { note: SessionNote { peer, address, next_context }, state, udp })
+}
+
+/// Resumes a session, as long as its peer may still come.
+async fn resume(endpoint: &Endpoint, parcel: &SessionParcel) -> Result<Mocket, String> {
+    let suspended = SuspendedMocket::from_bytes(&parcel.state).map_err(|error| error.to_string())?;
+    loop {
+        match endpoint.resume(&suspended, Some(parcel.note.address)).await {
+            Ok(mocket) => return Ok(mocket),
+            Err(ResumeError::Closed(whimbrel::CloseReason::HandshakeTimedOut) | ResumeError::NoPath(_)) => {
+                sleep(PAUSE).await;
+            }
+            Err(why) => return Err(why.to_string()),
+        }
+    }
+}
+
+/// Goes on with the flows of a session. Returns the streams that are left: flows that were being opened.
+fn go_on(
+    flows: Vec<FlowParcel>,
+    session: &Session,
+    peer: &Peer,
+    ingress: Option<&Ingress>,
+) -> Vec<whimbrel::StreamId> {
+    let mut left = session.mocket().byte_streams();
+    for flow in flows {
+        if let OtherEnd::Stream(_, saved) = &flow.other {
+            left.retain(|id| id.0 != saved.stream);
+        }
+        if let (Some(flow), Some(ingress)) = (session.unpack(flow), ingress) {
+            ingress.go_on(flow, Some((session, peer)));
+        }
+    }
+    left
+}

@@ -1,0 +1,28 @@
+//! The mark of what the proxy sends by itself, so that interception leaves it alone.
+
+use std::io;
+use std::net::SocketAddr;
+
+use tokio::net::{TcpSocket, TcpStream};
+
+/// The mark of sockets, if they have any.
+pub(crate) type Mark = Option<u32>;
+
+/// Sets the mark of a socket.
+#[cfg(target_os = "linux")]
+pub(super) fn set_mark(socket: &impl std::os::fd::AsFd, mark: Mark) -> io::Result<()> {
+    mark.map_or(Ok(()), |mark| socket2::SockRef::from(socket).set_mark(mark))
+}
+
+/// Sets no mark: without interception there is none.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn set_mark<S>(_: &S, _: Mark) -> io::Result<()> {
+    Ok(())
+}
+
+/// Connects with this mark.
+pub(super) async fn connect_marked(address: SocketAddr, mark: Mark) -> io::Result<TcpStream> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    set_mark(&socket, mark)?;
+    socket.connect(address).await
+}

@@ -1,0 +1,93 @@
+//! Whether a peer can be reached over a session.
+
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+use whimbrel::{Mocket, PathState, PathStats};
+
+/// Whether a path of a session works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Works,
+    /// None has since then.
+    LostSince(Instant),
+    /// The session is over.
+    Over,
+}
+
+/// Whether a path of a session works.
+#[derive(Debug)]
+pub(super) struct Reach(watch::Sender<State>);
+
+/// Follows the reach of a session.
+#[derive(Clone, Debug)]
+pub(crate) struct Reached(watch::Receiver<State>);
+
+/// Returns whether a path of this session works.
+pub(super) fn is_reachable(mocket: &Mocket) -> bool {
+    let works = |path: &PathStats| matches!(path.state, PathState::Active | PathState::Standby);
+    mocket.paths().iter().any(works)
+}
+
+impl Reach {
+    pub(super) fn new() -> Self {
+        Self(watch::channel(State::Works).0)
+    }
+
+    /// Looks at the paths again.
+    pub(super) fn update(&self, mocket: &Mocket) {
+        let reachable = is_reachable(mocket);
+        self.0.send_if_modified(|state| {
+            let changes = reachable != (*state == State::Works) && *state != State::Over;
+            if changes {
+                *state = if reachable { State::Works } else { State::LostSince(Instant::now()) };
+            }
+            changes
+        });
+    }
+
+    /// The session is over.
+    pub(super) fn end(&self) {
+        self.0.send_replace(State::Over);
+    }
+
+    pub(super) fn follow(&self) -> Reached {
+        Reached(self.0.subscribe())
+    }
+}
+
+impl Reached {
+    /// Returns whether no path has worked for so long.
+    pub(crate) fn is_lost(&self, limit: Duration) -> bool {
+        match *self.0.borrow() {
+            State::Works => false,
+            State::LostSince(since) => since.elapsed() >= limit,
+            State::Over => true,
+        }
+    }
+
+    /// Waits until the session is over.
+    pub(crate) async fn over(&mut self) {
+        // An error means that the session is gone.
+        drop(self.0.wait_for(|state| *state == State::Over).await);
+    }
+
+    /// Waits until no path has worked for so long.
+    pub(crate) async fn lost(&mut self, limit: Duration) {
+        loop {
+            let since = match *self.0.borrow_and_update() {
+                State::Works => None,
+                State::LostSince(since) => Some(since),
+                State::Over => return,
+            };
+            tokio::select! {
+                () = sleep_until(since.unwrap_or_else(Instant::now) + limit), if since.is_some() => return,
+                changed = self.0.changed() => if changed.is_err() {
+                    // The session is over, which others say.
+                    std::future::pending::<()>().await;
+                },
+            }
+        }
+    }
+}

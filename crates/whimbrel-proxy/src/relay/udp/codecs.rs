@@ -1,0 +1,65 @@
+//! The codecs for datagrams of a session: few, and shared by all its contexts.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+
+use crate::compress::{DatagramCodec, DictionaryId, Malformed, Method, Share};
+use crate::protocol::Compression;
+use crate::relay::session::SessionContext;
+
+/// The most codecs of a session. Datagrams that would need another are not compressed.
+const MOST_CODECS: usize = 8;
+
+type Key = (Method, Option<DictionaryId>);
+
+/// The codecs of a session.
+#[derive(Debug)]
+pub(crate) struct Codecs {
+    context: Arc<SessionContext>,
+    all: Mutex<HashMap<Key, (DatagramCodec, Share)>>,
+}
+
+impl Codecs {
+    pub(crate) fn new(context: Arc<SessionContext>) -> Self {
+        Self { context, all: Mutex::default() }
+    }
+
+    /// Returns whether this compression can be had here: the method is known, the dictionary is there, and there are not
+    /// too many contexts.
+    pub(super) fn has(&self, wanted: Compression) -> bool {
+        self.with(wanted, |_| ()).is_some()
+    }
+
+    fn with<T>(&self, wanted: Compression, work: impl FnOnce(&mut DatagramCodec) -> T) -> Option<T> {
+        let key = (wanted.method, wanted.dictionary);
+        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        if !all.contains_key(&key) {
+            if all.len() >= MOST_CODECS {
+                return None;
+            }
+            all.insert(key, self.make(key)?);
+        }
+        all.get_mut(&key).map(|(codec, _)| work(codec))
+    }
+
+    fn make(&self, (method, id): Key) -> Option<(DatagramCodec, Share)> {
+        let dictionary = match id {
+            Some(id) => Some(self.context.dictionaries.of_id(id)?),
+            None => None,
+        };
+        let share = self.context.shares.compression.take(method, dictionary.is_some())?;
+        Some((DatagramCodec::new(method, dictionary).ok()?, share))
+    }
+
+    /// Returns a payload, compressed, if it shrinks and this can be had here.
+    pub(super) fn pack(&self, by: Compression, payload: &[u8]) -> Option<Bytes> {
+        self.with(by, |codec| codec.pack(payload))?
+    }
+
+    /// Undoes that.
+    pub(super) fn unpack(&self, by: Compression, packed: &[u8], most: usize) -> Result<Bytes, Malformed> {
+        self.with(by, |codec| codec.unpack(packed, most)).ok_or(Malformed)?
+    }
+}

@@ -1,0 +1,70 @@
+//! The compression of a TCP flow, from the wish for it to the stream that is compressed.
+
+use std::sync::Arc;
+
+use super::record::FlowRecord;
+use super::session::SessionContext;
+use crate::compress::{Compressed, Dictionary, Method, Paused, Share};
+use crate::flow::Channel;
+use crate::protocol::{Agreement, Compression};
+
+/// The compression that a flow is to have, with the memory for it.
+#[derive(Debug)]
+pub(super) struct Wish {
+    method: Method,
+    dictionary: Option<Dictionary>,
+    share: Share,
+}
+
+impl Wish {
+    /// What can be had here of what was asked for. `None`: there are too many contexts.
+    pub(super) fn new(asked: Compression, context: &SessionContext) -> Option<Self> {
+        let dictionary = asked.dictionary.and_then(|id| context.dictionaries.of_id(id)).cloned();
+        let share = context.shares.compression.take(asked.method, dictionary.is_some())?;
+        Some(Self { method: asked.method, dictionary, share })
+    }
+
+    /// What the far end answers if it can have this of what was asked for.
+    pub(super) fn agreement(&self, asked: Compression) -> Agreement {
+        match asked.dictionary {
+            Some(_) if self.dictionary.is_none() => Agreement::WithoutDictionary,
+            _ => Agreement::Compressed,
+        }
+    }
+
+    /// What the far end has agreed to.
+    pub(super) fn agreed(self, agreement: Agreement) -> Option<Self> {
+        match agreement {
+            Agreement::Plain => None,
+            Agreement::Compressed => Some(self),
+            Agreement::WithoutDictionary => Some(Self { dictionary: None, ..self }),
+        }
+    }
+
+    /// The compression of a flow that goes on here. `None`: its dictionary is not there any more, or there are too many
+    /// contexts.
+    pub(super) fn again(paused: &Paused, context: &SessionContext) -> Option<Self> {
+        let dictionary = match paused.dictionary {
+            Some(id) => Some(context.dictionaries.of_id(id)?.clone()),
+            None => None,
+        };
+        let share = context.shares.compression.take(paused.method, dictionary.is_some())?;
+        Some(Self { method: paused.method, dictionary, share })
+    }
+
+    /// Goes on with what was paused.
+    pub(super) fn resume<C: Channel>(self, channel: C, paused: Paused, record: &FlowRecord) -> Compressed<C> {
+        let Self { method, dictionary, share } = self;
+        let compressed = Compressed::resume(channel, paused, dictionary, Some(share));
+        record.compressed(method, Arc::clone(compressed.link()));
+        compressed
+    }
+
+    /// Compresses what goes over this channel. `plain` bytes of the peer come in front.
+    pub(super) fn around<C: Channel>(self, channel: C, plain: u32, record: &FlowRecord) -> Compressed<C> {
+        let Self { method, dictionary, share } = self;
+        let compressed = Compressed::new(channel, method, dictionary, plain as usize, Some(share));
+        record.compressed(method, Arc::clone(compressed.link()));
+        compressed
+    }
+}
