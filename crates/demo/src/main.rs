@@ -13,6 +13,7 @@ mod far_end;
 mod file;
 mod findings;
 mod positions;
+mod proxy;
 mod rebinding;
 mod receiver;
 mod report;
@@ -23,7 +24,7 @@ mod urgent;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{Parser, Subcommand};
 use whimbrel_cli::output::{OutputClosed, note};
 use whimbrel_cli::process::{Flavour, Interrupted, RuntimeOptions};
 
@@ -33,26 +34,47 @@ use whimbrel_cli::process::{Flavour, Interrupted, RuntimeOptions};
 #[command(name = "cargo demo", version, max_term_width = 110)]
 struct Cli {
     /// Run everything at a small scale, in a few seconds.
-    #[arg(long)]
+    #[arg(long, global = true)]
     quick: bool,
     /// Print exactly one JSON document, at the end.
-    #[arg(long)]
+    #[arg(long, global = true)]
     json: bool,
     /// The seed of the links' random losses.
-    #[arg(long, value_name = "N", default_value_t = 2026)]
+    #[arg(long, global = true, value_name = "N", default_value_t = 2026)]
     seed: u64,
     /// Run as the far end.
     #[arg(long, hide = true)]
     far: bool,
+    #[command(subcommand)]
+    part: Option<Part>,
+}
+
+#[derive(Subcommand)]
+enum Part {
+    /// Shows what the proxy does for programs that know nothing of Whimbrel: curl and a video over UDP, through an outage.
+    Proxy,
+    /// Run `whimbrel proxy` until standard input ends.
+    #[command(hide = true)]
+    End(Box<proxy::End>),
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let mut cli = Cli::parse();
+    if let Some(Part::End(end)) = cli.part.take_if(|part| matches!(part, Part::End(_))) {
+        return exit_code(end.run().map(|()| true));
+    }
     let runtime = RuntimeOptions { runtime: Some(Flavour::Multi) };
     let result = match cli.far {
         true => runtime.block_on(far::run()).map(|()| true),
-        false => runtime.block_on(show::Show { quick: cli.quick, json: cli.json, seed: cli.seed }.run()),
+        false => {
+            let part = if cli.part.is_some() { show::Part::Proxy } else { show::Part::Transport };
+            runtime.block_on(show::Show { part, quick: cli.quick, json: cli.json, seed: cli.seed }.run())
+        }
     };
+    exit_code(result)
+}
+
+fn exit_code(result: anyhow::Result<bool>) -> ExitCode {
     match result {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,

@@ -19,6 +19,10 @@ pub(crate) struct Scale {
     pub(crate) urgent: Duration,
     /// The bytes of the file in transfer when the address changes.
     pub(crate) moving: usize,
+    /// The bytes that curl fetches through the proxy.
+    pub(crate) fetched: usize,
+    /// How long the video is watched through the proxy, the blackout included.
+    pub(crate) watched: Duration,
 }
 
 impl Scale {
@@ -31,6 +35,8 @@ impl Scale {
         bulk: 6_000_000,
         urgent: Duration::from_secs(4),
         moving: 6_000_000,
+        fetched: 5_000_000,
+        watched: Duration::from_secs(20),
     };
 
     /// Takes a few seconds.
@@ -42,5 +48,7 @@ impl Scale {
         bulk: 1_500_000,
         urgent: Duration::from_secs(1),
         moving: 1_000_000,
+        fetched: 1_000_000,
+        watched: Duration::from_secs(6),
     };
 }

@@ -5,16 +5,26 @@ use std::time::Instant;
 
 use serde_json::{Map, Value, json};
 use whimbrel_cli::output::{note, print_line};
-use whimbrel_cli::process::interrupted;
+use whimbrel_cli::process::{Interrupted, interrupted};
 
 use crate::far_end::FarEnd;
 use crate::findings::{Findings, table};
 use crate::scale::Scale;
 use crate::screen::Screen;
-use crate::{file, positions, rebinding, urgent};
+use crate::{file, positions, proxy, rebinding, urgent};
+
+/// What is shown.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// The transport: a file, positions, urgent messages, a change of address.
+    Transport,
+    /// The proxy.
+    Proxy,
+}
 
 /// The demo and its options.
 pub(crate) struct Show {
+    pub(crate) part: Part,
     pub(crate) quick: bool,
     pub(crate) json: bool,
     pub(crate) seed: u64,
@@ -33,12 +43,26 @@ impl Show {
     pub(crate) async fn run(self) -> anyhow::Result<bool> {
         let (start, interrupted) = (Instant::now(), interrupted()?);
         let screen = Arc::new(Screen::new(self.json));
-        let stage = Stage {
-            far: FarEnd::start(&screen).await?,
-            screen: Arc::clone(&screen),
-            scale: if self.quick { Scale::QUICK } else { Scale::FULL },
-            seed: self.seed,
+        let scale = if self.quick { Scale::QUICK } else { Scale::FULL };
+        let findings = match self.part {
+            Part::Transport => self.transport(&screen, scale, interrupted).await?,
+            Part::Proxy => tokio::select! {
+                findings = proxy::play(&screen, &scale, self.seed) => vec![findings?],
+                signal = interrupted => return Err(signal.into()),
+            },
         };
+        screen.clear();
+        self.tell(&findings, start.elapsed().as_secs_f64())
+    }
+
+    async fn transport(
+        &self,
+        screen: &Arc<Screen>,
+        scale: Scale,
+        interrupted: impl Future<Output = Interrupted>,
+    ) -> anyhow::Result<Vec<Findings>> {
+        let stage =
+            Stage { far: FarEnd::start(screen).await?, screen: Arc::clone(screen), scale, seed: self.seed };
         let findings = tokio::select! {
             findings = stage.play() => findings,
             signal = interrupted => Err(signal.into()),
@@ -47,7 +71,7 @@ impl Show {
         let stopped = stage.far.stop().await;
         let findings = findings?;
         stopped?;
-        self.tell(&findings, start.elapsed().as_secs_f64())
+        Ok(findings)
     }
 
     fn tell(&self, findings: &[Findings], seconds: f64) -> anyhow::Result<bool> {
