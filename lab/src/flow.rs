@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::Context;
 
 pub(crate) use self::moved::Moved;
-use self::process::Process;
+pub(crate) use self::process::Process;
 pub(crate) use self::single::Try;
 use crate::clock;
 use crate::job::{Figures, Job, Sent};

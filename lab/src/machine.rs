@@ -5,8 +5,8 @@ use std::process::Command;
 
 use serde::{Deserialize, Serialize};
 
-use crate::peer;
 use crate::testbed::rattan;
+use crate::{carrier, peer};
 
 /// Name of the laboratory's own links, where they are compared with another emulator's.
 pub(crate) const OURS: &str = "link";
@@ -36,7 +36,7 @@ pub(crate) struct Header {
     pub(crate) parallel: usize,
     /// Whether the run was shortened.
     pub(crate) quick: bool,
-    /// All peers and link emulators.
+    /// All peers, pairs of proxies and link emulators.
     pub(crate) peers: Vec<PeerNote>,
 }
 
@@ -65,6 +65,7 @@ impl Header {
             peers: peer::all()
                 .iter()
                 .map(|peer| PeerNote::of(*peer))
+                .chain(carrier::notes())
                 .chain(PeerNote::of_emulators())
                 .collect(),
             ..Self::default()

@@ -4,6 +4,7 @@
 //! `testbed` makes hosts and links. `peer` holds one adapter per transport, and `experiment` one file per experiment.
 //! `run` goes through the trials, and `report` turns their samples into pages.
 
+mod carrier;
 mod clock;
 mod condition;
 mod experiment;
@@ -11,6 +12,7 @@ mod flow;
 mod job;
 mod machine;
 mod peer;
+mod program;
 mod report;
 mod run;
 mod sample;
@@ -22,6 +24,7 @@ use std::io;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use whimbrel_cli::proxy::ProxyCommand;
 
 #[derive(Parser)]
 #[command(bin_name = "cargo xtask lab", about, max_term_width = 110)]
@@ -55,6 +58,12 @@ enum Command {
     /// A caller that resumes a session; started by this program itself
     #[command(hide = true)]
     Arrive(peer::Arrive),
+    /// A program of an experiment with the proxy; started by this program itself
+    #[command(hide = true)]
+    Program(program::Run),
+    /// `whimbrel proxy`; started by this program itself
+    #[command(hide = true)]
+    Proxy(Box<ProxyCommand>),
 }
 
 fn main() -> ExitCode {
@@ -68,6 +77,8 @@ fn main() -> ExitCode {
         Command::Call(call) => call.run(),
         Command::Leave(leave) => leave.run(),
         Command::Arrive(arrive) => arrive.run(),
+        Command::Program(program) => program.run(),
+        Command::Proxy(proxy) => proxy.run(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

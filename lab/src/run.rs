@@ -16,7 +16,7 @@ use crate::report;
 use crate::sample::Record;
 use crate::shelf::Shelf;
 use crate::stats::ENOUGH;
-use crate::{peer, testbed};
+use crate::{carrier, peer, testbed};
 
 /// Trials of each case in a quick run.
 const QUICK_TRIALS: u64 = 3;
@@ -241,11 +241,12 @@ impl Run {
     }
 }
 
-/// Returns the peers and emulators that these cases need but that are missing here, with the reasons.
+/// Returns the peers, proxies and emulators that these cases need but that are missing here, with the reasons.
 fn missing(cases: &[(&dyn Experiment, Case)]) -> BTreeMap<String, String> {
     let peers = peer::all().iter().filter_map(|peer| Some((peer.name().to_owned(), peer.missing()?)));
     let emulators = PeerNote::of_emulators().into_iter().filter_map(|note| Some((note.name, note.missing?)));
-    let mut all: BTreeMap<_, _> = peers.chain(emulators).collect();
+    let proxies = carrier::notes().into_iter().filter_map(|note| Some((note.name, note.missing?)));
+    let mut all: BTreeMap<_, _> = peers.chain(proxies).chain(emulators).collect();
     all.retain(|name, _| cases.iter().any(|(_, case)| case.peer == *name));
     all
 }

@@ -28,8 +28,12 @@ impl Lab {
             eprintln!("{package} is missing: {reason}");
         }
         tools::sctp();
-        if self.wants_rattan() {
+        if self.wants(&["cross-check"]) {
             tools::rattan();
+        }
+        if self.wants(&["acm-table1", "acm-table2", "proxy-outage", "proxy-cost"]) {
+            tools::proxy_programs();
+            tools::sing_box();
         }
         let build = ["build", "--release", "--quiet", "--manifest-path", MANIFEST];
         let built = cargo(&build).status().context("cannot run cargo")?.success();
@@ -39,11 +43,11 @@ impl Lab {
         Err(error).context("the laboratory cannot be run")
     }
 
-    /// Returns whether an experiment that needs rattan is requested. Building rattan takes minutes, so others do
-    /// without.
-    fn wants_rattan(&self) -> bool {
+    /// Returns whether one of these experiments is requested, for which another program is built. That takes minutes,
+    /// so others do without.
+    fn wants(&self, experiments: &[&str]) -> bool {
         let named = |name: &str| self.args.iter().any(|argument| argument == name);
-        named("run") && (named("cross-check") || named("all"))
+        named("run") && (named("all") || experiments.iter().any(|name| named(name)))
     }
 }
 

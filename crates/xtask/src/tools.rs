@@ -21,6 +21,14 @@ pub(crate) fn cryptography() -> Result<(), String> {
     package("python3-cryptography", || works(program("python3", &["-c", "import cryptography"])))
 }
 
+/// Checks for nftables, which the tests of interception use. Installs it as [`tshark`] does.
+///
+/// # Errors
+/// The reason why these tests are skipped.
+pub(crate) fn nftables() -> Result<(), String> {
+    package("nftables", || works(program("nft", &["--version"])))
+}
+
 fn package(name: &str, there: impl Fn() -> bool) -> Result<(), String> {
     if there() {
         return Ok(());
@@ -63,6 +71,39 @@ pub(crate) fn rattan() {
         cargo(&["install", "--locked", "--quiet", "--config", bare, "--root", folder, package]).status();
     if !built.is_ok_and(|status| status.success()) {
         eprintln!("{package} could not be built: the cross-check is left out");
+    }
+}
+
+/// A rival of the proxy for the laboratory, and the folder where the laboratory looks for it.
+const SING_BOX: (&str, &str, &str) =
+    ("github.com/sagernet/sing-box/cmd/sing-box", "1.14.1", "lab/target/sing-box");
+
+/// Builds sing-box if it is missing and Go is there, which takes minutes. Without it, the laboratory's report lacks its
+/// rows.
+pub(crate) fn sing_box() {
+    let (package, version, folder) = SING_BOX;
+    let folder = root().join(folder).join("bin");
+    if folder.join("sing-box").exists() {
+        return;
+    }
+    println!("building sing-box {version} beside the proxy; this takes some minutes");
+    // The program knows its version only if the linker is told.
+    let named = format!("-s -w -X github.com/sagernet/sing-box/constant.Version={version}");
+    let place = format!("{package}@v{version}");
+    let mut build =
+        program("go", &["install", "-tags", "with_quic,with_gvisor,with_utls", "-ldflags", &named, &place]);
+    build.env("GOBIN", &folder);
+    if !works(build) {
+        eprintln!("sing-box could not be built (is Go installed?): its rows are left out");
+    }
+}
+
+/// Installs curl and iperf3 for experiments with the proxy, as root on Debian. Without them, these are left out.
+pub(crate) fn proxy_programs() {
+    for name in ["curl", "iperf3"] {
+        if let Err(reason) = package(name, || works(program(name, &["--version"]))) {
+            eprintln!("{reason}");
+        }
     }
 }
 

@@ -1,6 +1,9 @@
 //! The interface of an experiment, and all experiments, one file each. To add one, implement [`Experiment`] and name it
 //! in [`all`].
 
+mod acm;
+mod acm_table1;
+mod acm_table2;
 mod blackout;
 mod conditions;
 mod cross_check;
@@ -18,6 +21,9 @@ mod mockets_table2;
 mod paths_aggregate;
 mod paths_dark;
 mod paths_messages;
+mod programs;
+mod proxy_cost;
+mod proxy_outage;
 mod scale;
 mod self_test;
 mod several;
@@ -33,7 +39,7 @@ use crate::job::Job;
 use crate::machine::PeerNote;
 use crate::report::plot::Plot;
 use crate::sample::Metrics;
-use crate::{condition, peer, testbed};
+use crate::{carrier, condition, peer, testbed};
 
 /// A trial in progress.
 pub(crate) type Trial<'a> = Pin<Box<dyn Future<Output = anyhow::Result<Metrics>> + Send + 'a>>;
@@ -263,7 +269,11 @@ pub(crate) fn all() -> &'static [&'static dyn Experiment] {
         &mmsp_table41::MmspTable41,
         &mmsp_table42::MmspTable42,
         &mmsp_figures::MmspFigures,
+        &acm_table1::AcmTable1,
+        &acm_table2::AcmTable2,
+        &proxy_outage::ProxyOutage,
         &loopback::Loopback,
+        &proxy_cost::ProxyCost,
         &scale::Scale,
         &self_test::SelfTest,
         &cross_check::CrossCheck,
@@ -314,15 +324,22 @@ pub(crate) fn list(out: &mut impl Write) -> anyhow::Result<()> {
             writeln!(out, "  {:16} missing here: {missing}", "")?;
         }
     }
+    writeln!(out, "\nPairs of proxies, for programs that know nothing of them:")?;
+    notes(out, &carrier::notes())?;
     writeln!(out, "\nLink emulators that `cross-check` compares:")?;
-    for PeerNote { name, settings, missing } in PeerNote::of_emulators() {
+    notes(out, &PeerNote::of_emulators())?;
+    if let Some(missing) = testbed::missing() {
+        writeln!(out, "\nNo links can be made here: {missing}")?;
+    }
+    Ok(())
+}
+
+fn notes(out: &mut impl Write, notes: &[PeerNote]) -> anyhow::Result<()> {
+    for PeerNote { name, settings, missing } in notes {
         writeln!(out, "  {name:16} {settings}")?;
         if let Some(missing) = missing {
             writeln!(out, "  {:16} missing here: {missing}", "")?;
         }
-    }
-    if let Some(missing) = testbed::missing() {
-        writeln!(out, "\nNo links can be made here: {missing}")?;
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ use crate::job::Job;
 use crate::testbed::{Side, Testbed};
 
 /// A running side. Dropping it kills the process.
-pub(super) struct Process {
+pub(crate) struct Process {
     side: Side,
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
@@ -19,7 +19,7 @@ pub(super) struct Process {
 
 impl Process {
     /// Starts a side of `peer`. A caller also gets `word`, which the server printed when it was ready.
-    pub(super) fn start(
+    pub(crate) fn start(
         testbed: &Testbed,
         side: Side,
         peer: &str,
@@ -37,7 +37,7 @@ impl Process {
     }
 
     /// Starts this program with these arguments on a host.
-    pub(super) fn run(testbed: &Testbed, side: Side, arguments: &[String]) -> anyhow::Result<Self> {
+    pub(crate) fn run(testbed: &Testbed, side: Side, arguments: &[String]) -> anyhow::Result<Self> {
         let program = std::env::current_exe()?;
         let program = program.to_str().context("the path of this program is not UTF-8")?;
         let mut child = testbed.spawn(side, program, arguments, Stdio::piped())?;
@@ -46,7 +46,7 @@ impl Process {
     }
 
     /// Reads the next line, which must begin with `word`, and returns the rest of it.
-    pub(super) async fn next(&mut self, word: &str) -> anyhow::Result<String> {
+    pub(crate) async fn next(&mut self, word: &str) -> anyhow::Result<String> {
         let line = self.lines.next_line().await?;
         let line = line.ok_or_else(|| anyhow!("the {} ended without printing anything", self.name()))?;
         match line.split_once(' ') {
@@ -57,27 +57,27 @@ impl Process {
     }
 
     /// Like [`Process::next`], with a time limit.
-    pub(super) async fn next_within(&mut self, word: &str, time: Duration) -> anyhow::Result<String> {
+    pub(crate) async fn next_within(&mut self, word: &str, time: Duration) -> anyhow::Result<String> {
         let name = self.name();
         let next = tokio::time::timeout(time, self.next(word)).await;
         next.with_context(|| format!("the {name} did not print `{word}` within {time:?}"))?
     }
 
     /// Like [`Process::next_within`], for a time of [`crate::clock`].
-    pub(super) async fn clock_within(&mut self, word: &str, time: Duration) -> anyhow::Result<u64> {
+    pub(crate) async fn clock_within(&mut self, word: &str, time: Duration) -> anyhow::Result<u64> {
         let said = self.next_within(word, time).await?;
         said.parse().with_context(|| format!("`{said}` is not a time"))
     }
 
     /// Writes a line to its standard input.
-    pub(super) async fn tell(&mut self, line: &str) -> anyhow::Result<()> {
+    pub(crate) async fn tell(&mut self, line: &str) -> anyhow::Result<()> {
         let input = self.child.stdin.as_mut().context("no pipe")?;
         input.write_all(line.as_bytes()).await?;
         Ok(input.write_all(b"\n").await?)
     }
 
     /// Tells the process to end. Returns `said`, or else what it still prints after `word`.
-    pub(super) async fn end(
+    pub(crate) async fn end(
         &mut self,
         word: &str,
         said: Option<String>,

@@ -8,7 +8,7 @@ mod leaving;
 mod mptcp;
 mod quic;
 mod sctp;
-mod side;
+pub(crate) mod side;
 mod source;
 mod tally;
 mod tcp;

@@ -19,7 +19,7 @@ const GRACE: Duration = Duration::from_secs(5);
 static ENDING: OnceLock<watch::Sender<bool>> = OnceLock::new();
 
 /// Reports that this side listens, and the word that the other side needs to connect.
-pub(super) fn ready(word: &str) -> anyhow::Result<()> {
+pub(crate) fn ready(word: &str) -> anyhow::Result<()> {
     say("ready", word)
 }
 
@@ -29,14 +29,14 @@ pub(super) fn started() -> anyhow::Result<()> {
 }
 
 /// Prints a line.
-pub(super) fn say(word: &str, what: &str) -> anyhow::Result<()> {
+pub(crate) fn say(word: &str, what: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{word} {what}")?;
     Ok(out.flush()?)
 }
 
 /// Waits until standard input is closed.
-pub(super) async fn ended() {
+pub(crate) async fn ended() {
     let mut ending = ENDING.get_or_init(|| watch::Sender::new(false)).subscribe();
     // The sender is never dropped.
     ending.wait_for(|ended| *ended).await.ok();
@@ -56,7 +56,7 @@ fn watch_input() {
 }
 
 /// Runs one side. Prints its findings after `word`, or the reason after `failed`.
-pub(super) fn run<T: serde::Serialize>(
+pub(crate) fn run<T: serde::Serialize>(
     word: &str,
     side: impl Future<Output = anyhow::Result<T>>,
 ) -> anyhow::Result<()> {

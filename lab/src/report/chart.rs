@@ -38,6 +38,8 @@ const COLOURS: &[(&str, &str)] = &[
     ("mptcp-cubic", "#0b6e6e"),
     ("mptcp-bbr", "#17a2a2"),
     ("udp", "#888888"),
+    ("whimbrel-proxy", "#d1352b"),
+    ("hysteria2", "#5bbf7a"),
     (Series::LIMIT, "#222222"),
 ];
 

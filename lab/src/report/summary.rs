@@ -234,6 +234,11 @@ const ONE_PATH: [&str; 2] =
 const LONGER: [&str; 2] =
     ["A longer path beside, all wanted: 0 % loss", "A longer path beside, all wanted: 5 % loss"];
 const ALIKE: [&str; 2] = ["Two paths alike, all wanted: 0 % loss", "Two paths alike, all wanted: 10 % loss"];
+const TACTICAL: [&str; 3] = ["tactical-5", "tactical-10", "tactical-15"];
+const IPERF: &str = "Bulk: iperf3, one connection";
+const PROXY: &str = crate::carrier::OURS;
+const RIVAL: &str = crate::carrier::HYSTERIA;
+const CUBIC: &str = "tcp-cubic";
 const ONCE: &str = "whimbrel-once";
 const DEADLINE: &str = "whimbrel-deadline";
 const URGENT: &str = "whimbrel-urgent";
@@ -418,6 +423,51 @@ const HEADLINES: &[Headline] = &[
         targets: &[],
     },
     Headline {
+        experiment: "acm-table1",
+        condition: TACTICAL[0],
+        peer: PROXY,
+        metric: "video_kbs",
+        // The goal for datagrams is the share that arrives without a proxy, to within 1 %.
+        targets: &[
+            least(TACTICAL[0], "video_kbs", 0.9).of(PROXY).times(Times::Limit),
+            least(TACTICAL[1], "video_kbs", 0.9).of(PROXY).times(Times::Limit),
+            least(TACTICAL[2], "video_kbs", 0.9).of(PROXY).times(Times::Limit),
+            least(TACTICAL[0], "video_done", 100.0).of(PROXY),
+            least(TACTICAL[1], "video_done", 100.0).of(PROXY),
+            least(TACTICAL[2], "video_done", 100.0).of(PROXY),
+            least(TACTICAL[0], "udp_share", 0.99).of(PROXY).times(Times::Row(TACTICAL[0], CUBIC)),
+            least(TACTICAL[1], "udp_share", 0.99).of(PROXY).times(Times::Row(TACTICAL[1], CUBIC)),
+            least(TACTICAL[2], "udp_share", 0.99).of(PROXY).times(Times::Row(TACTICAL[2], CUBIC)),
+        ],
+    },
+    Headline {
+        experiment: "acm-table2",
+        condition: TACTICAL[0],
+        peer: PROXY,
+        metric: "udp_share",
+        targets: &[
+            least(TACTICAL[0], "udp_share", 0.99).of(PROXY).times(Times::Row(TACTICAL[0], CUBIC)),
+            least(TACTICAL[1], "udp_share", 0.99).of(PROXY).times(Times::Row(TACTICAL[1], CUBIC)),
+            least(TACTICAL[2], "udp_share", 0.99).of(PROXY).times(Times::Row(TACTICAL[2], CUBIC)),
+            least(TACTICAL[0], "cot_share", 0.99).of(PROXY).times(Times::Row(TACTICAL[0], CUBIC)),
+            least(TACTICAL[1], "cot_share", 0.99).of(PROXY).times(Times::Row(TACTICAL[1], CUBIC)),
+            least(TACTICAL[2], "cot_share", 0.99).of(PROXY).times(Times::Row(TACTICAL[2], CUBIC)),
+        ],
+    },
+    Headline {
+        experiment: "proxy-outage",
+        condition: "5 % loss",
+        peer: PROXY,
+        metric: "last_ms",
+        // The goal is a round trip of 50 ms, and 250 ms, for every connection.
+        targets: &[
+            most("5 % loss", "last_ms", 300.0).of(PROXY),
+            most("0 % loss", "last_ms", 300.0).of(PROXY),
+            never("5 % loss", "lost").of(PROXY),
+            never("0 % loss", "lost").of(PROXY),
+        ],
+    },
+    Headline {
         experiment: "loopback",
         condition: BULK,
         peer: OURS,
@@ -428,6 +478,21 @@ const HEADLINES: &[Headline] = &[
             least(SMALL[1], "messages", 1.0).times(Times::Row(SMALL[1], "quinn")),
             least(SMALL[2], "messages", 1.0).times(Times::Row(SMALL[2], "quinn")),
             most(ROUND_TRIP, "rtt_us", 1.3).times(Times::Row(ROUND_TRIP, "udp")),
+        ],
+    },
+    Headline {
+        experiment: "proxy-cost",
+        condition: IPERF,
+        peer: PROXY,
+        metric: "gbits",
+        // The goal is 60 us of round trip for each of two proxies, beyond that without proxies.
+        targets: &[
+            least(IPERF, "gbits", 4.0).of(PROXY),
+            least(IPERF, "gbits", 3.0).of(PROXY).times(Times::Row(IPERF, RIVAL)),
+            most(ROUND_TRIP, "added_us", 60.0).of(PROXY),
+            most("Held: 5,000 connections", "memory_mb", 150.0).of(PROXY),
+            never("Held: 5,000 connections", "failed").of(PROXY),
+            never("Opened: 2,000 connections a second", "failed").of(PROXY),
         ],
     },
     Headline {

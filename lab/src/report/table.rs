@@ -4,12 +4,16 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::agreement::Agreement;
+use crate::carrier;
 use crate::experiment::{Better, Case, Column, Experiment};
 use crate::sample::{Record, Sample};
 use crate::stats::{Comparison, ENOUGH, Spread, compare};
 
 /// Mark of figures that include trials on late links.
 pub(super) const LATE: &str = "†";
+
+/// Names of ours: the transport, and the proxy.
+const OURS: [&str; 2] = ["whimbrel", carrier::OURS];
 
 /// A table. [`Display`](fmt::Display) formats it as aligned Markdown.
 pub(crate) struct Table {
@@ -257,7 +261,7 @@ pub(super) fn best<'a, 'b>(metric: &str, better: Better, groups: &[&'a Group<'b>
 /// Compares ours with the best of the others.
 fn note(condition: &str, column: &Column, groups: &[&Group<'_>]) -> Option<String> {
     let better = column.better?;
-    let us = *groups.iter().find(|group| group.peer == "whimbrel")?;
+    let us = *groups.iter().find(|group| OURS.contains(&group.peer))?;
     let ours = us.spread(column.metric)?;
     let them = best(column.metric, better, groups)?;
     let (peer, theirs) = (them.peer, them.spread(column.metric)?);
@@ -266,13 +270,14 @@ fn note(condition: &str, column: &Column, groups: &[&Group<'_>]) -> Option<Strin
     } else {
         column.title.to_owned()
     };
+    let name = us.peer;
     let sentence = match compare(&ours, &theirs, better) {
-        Comparison::Better => format!("whimbrel is better than the best of the others, {peer} ({by})"),
-        Comparison::Worse => format!("whimbrel is worse than the best of the others, {peer} ({by})"),
+        Comparison::Better => format!("{name} is better than the best of the others, {peer} ({by})"),
+        Comparison::Worse => format!("{name} is worse than the best of the others, {peer} ({by})"),
         Comparison::Same => {
             format!("no difference from the best of the others, {peer}: the spread covers it ({by})")
         }
-        Comparison::TooFew => format!("too few trials to tell whimbrel from {peer} ({by})"),
+        Comparison::TooFew => format!("too few trials to tell {name} from {peer} ({by})"),
     };
     Some(format!("{condition}: {sentence}.{}", doubt(&[us, them])))
 }

@@ -208,7 +208,10 @@ fn the_pages_in_docs_have_the_texts_of_the_experiments() {
         let page = format!("{}/../docs/results/{}.md", env!("CARGO_MANIFEST_DIR"), experiment.name());
         let page = std::fs::read_to_string(page).unwrap();
         let about = experiment.about();
-        for text in [about.title, about.measured, about.why, experiment.falls_short().unwrap_or_default()] {
+        let texts = [about.title, about.measured, about.why, experiment.falls_short().unwrap_or_default()];
+        // The page of an experiment without a record has nothing but a title.
+        let written = if page.contains("Not measured yet") { &texts[..1] } else { &texts[..] };
+        for text in written {
             assert!(page.contains(text), "{}: run `cargo xtask lab report`: {text}", experiment.name());
         }
     }
