@@ -1,0 +1,3 @@
+//! The broker: semi-durable publish/subscribe for subscribers that roam.
+
+#![warn(missing_debug_implementations)]

@@ -1,0 +1,3 @@
+//! What publishers, subscribers and brokers share.
+
+#![warn(missing_debug_implementations)]
