@@ -68,7 +68,8 @@ impl Proxy {
         let port = self.endpoint.local_addr().map_or(0, |address| address.port());
         let listeners = std::mem::take(&mut self.listeners);
         let listeners = listeners.into_iter().map(|(name, listener)| (name, listener.into())).collect();
-        Parcel { port, listeners, sessions, flows }
+        let interception = self.interception.take();
+        Parcel { port, listeners, interception, sessions, flows }
     }
 
     /// Goes on with sessions and flows of another process. Sessions of peers that are not there any more end.

@@ -50,6 +50,8 @@ pub enum News {
     Serves(&'static str, SocketAddr),
     /// What becomes of intercepted traffic from now on.
     Interception(&'static str),
+    /// Traffic is intercepted and not served, for this reason.
+    Failed(String),
     /// A peer that is dialled came or went.
     Peer(Arc<str>, PeerState),
     /// New flows for the first go to the second, its standby, from now on, or no longer.
@@ -65,6 +67,7 @@ impl std::fmt::Display for News {
         match self {
             Self::Serves(what, address) => write!(f, "{what} on {address}"),
             Self::Interception(what) => f.write_str(what),
+            Self::Failed(why) => write!(f, "intercepted traffic is not served: {why}"),
             Self::Peer(peer, PeerState::Connected) => write!(f, "connected to {peer}"),
             Self::Peer(peer, PeerState::Failed(why)) => {
                 write!(f, "not connected to {peer}: {why}; trying again")
@@ -182,12 +185,19 @@ impl Proxy {
             tell: Tell(Arc::new(tell.clone())),
         };
         // Ports first: if one is taken, nobody is dialled.
-        proxy.let_in(settings, &parcel.listeners, &tell).await?;
+        proxy.let_in(settings, parcel, &tell).await?;
         Ok(proxy)
     }
 
     /// Goes on with what another process has handed over, dials peers, and serves programs and peers.
-    pub fn go_on(&mut self, parcel: Parcel) {
+    pub fn go_on(&mut self, mut parcel: Parcel) {
+        if let Some(interception) = parcel.interception.take() {
+            interception.own(true);
+            if let Err(why) = self.serve_intercepted(&interception) {
+                (self.tell.0)(News::Failed(why.to_string()));
+            }
+            self.interception = Some(interception);
+        }
         let resumed = parcel.sessions.iter().map(|session| session.note.peer).collect();
         self.unpack(parcel);
         self.dial(&resumed);
@@ -203,11 +213,6 @@ impl Proxy {
         self.ways_in.shutdown().await;
         drop(tokio::time::timeout(patience, self.flows.drained()).await);
         self.flows.counts().0
-    }
-
-    /// Returns whether the proxy intercepts traffic.
-    pub fn intercepts(&self) -> bool {
-        self.interception.is_some()
     }
 
     /// Registers the proxy's metrics.
@@ -253,6 +258,12 @@ impl Proxy {
                 None => {
                     // The settings were checked.
                     ingress.set_rules(Rules::new(new.rules.clone()).unwrap_or_default());
+                    if let (Some(running), Some(settings)) =
+                        (&self.interception, &self.settings.ways_in.tproxy)
+                    {
+                        let tell = self.tell.clone();
+                        running.follow(settings, &new.rules, move |what| (tell.0)(News::Interception(what)));
+                    }
                     self.settings.rules.clone_from(&new.rules);
                     said.push("rules changed".to_owned());
                 }
@@ -268,9 +279,13 @@ impl Proxy {
     async fn let_in(
         &mut self,
         settings: &Settings,
-        handed: &[(String, OwnedFd)],
+        parcel: &Parcel,
         tell: &(impl Fn(News) + Clone + Send + Sync + 'static),
     ) -> Result<(), StartError> {
+        let handed = &parcel.listeners;
+        if parcel.interception.is_some() && settings.ways_in.tproxy.is_none() {
+            return Err(TproxyError::Without.into());
+        }
         let Some(peer) = settings.first() else { return Ok(()) };
         let Some(peer) = self.peers.get(&peer.key()?).cloned() else { return Ok(()) };
         let rules = Rules::new(settings.rules.clone()).map_err(SettingsError::from)?;
@@ -292,27 +307,33 @@ impl Proxy {
             let listener = self.listen(forward.listen, "a forward", handed, tell).await?;
             self.run(ingress.clone().serve_forward(listener, forward.target.clone()));
         }
-        match &ways.tproxy {
-            Some(settings) => self.intercept(settings, ingress, tell.clone()).await,
-            None => Ok(()),
+        match (&ways.tproxy, &parcel.interception) {
+            (Some(settings), Some(running)) => Ok(running.keeps(settings)?),
+            (Some(settings), None) => self.intercept(settings).await,
+            (None, _) => Ok(()),
         }
     }
 
-    async fn intercept(
-        &mut self,
-        settings: &TproxySettings,
-        ingress: Ingress,
-        tell: impl Fn(News) + Send + 'static,
-    ) -> Result<(), StartError> {
+    async fn intercept(&mut self, settings: &TproxySettings) -> Result<(), StartError> {
         let settings = settings.clone();
         let failed =
             |_| TproxyError::System { what: "intercepting failed", error: io::ErrorKind::Other.into() };
         // It runs other programs.
         let started = tokio::task::spawn_blocking(move || Interception::start(&settings)).await;
-        let mut interception = started.map_err(failed)??;
-        tell(News::Interception("traffic is intercepted"));
-        let serving = interception.serve(ingress, move |what| tell(News::Interception(what)));
+        let interception = started.map_err(failed)??;
+        (self.tell.0)(News::Interception("traffic is intercepted"));
+        self.serve_intercepted(&interception)?;
         self.interception = Some(interception);
+        Ok(())
+    }
+
+    fn serve_intercepted(&mut self, interception: &Interception) -> Result<(), TproxyError> {
+        let (Some(settings), Some(ingress)) = (&self.settings.ways_in.tproxy, &self.ingress) else {
+            return Ok(());
+        };
+        let tell = self.tell.clone();
+        let tell = move |what| (tell.0)(News::Interception(what));
+        let serving = interception.serve(settings, ingress.clone(), tell)?;
         self.run(serving);
         Ok(())
     }

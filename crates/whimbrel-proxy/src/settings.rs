@@ -11,7 +11,7 @@ use whimbrel_service::{ListenSettings, ServiceSettings};
 use crate::compress::Method;
 use crate::intercept::tproxy::{TproxyMistake, TproxySettings};
 use crate::intercept::{Forward, Users};
-use crate::policy::{Action, NeverMatches, Permit, Protocol, Rule, Rules};
+use crate::policy::{Action, NeverMatches, Permit, Ports, Protocol, Rule, Rules};
 use crate::relay::Limits;
 use crate::text::as_text;
 
@@ -120,6 +120,11 @@ pub enum SettingsError {
         "the peer `{0}` has the standby `{1}`, which is no other peer's name: give another [[peer]] that `name`"
     )]
     NoSuchStandby(String, String),
+    /// A rule mixes ports and ICMP, which has none.
+    #[error(
+        "the rule `{0}` mixes ports and ICMP: with protocol = \"icmp\", and only then, write NETWORK:icmp, such as 10.0.0.0/8:icmp"
+    )]
+    IcmpPorts(String),
     /// A rule would not carry datagrams.
     #[error("the rule `{0}` has the action `direct`, which is for TCP only: add protocol = \"tcp\"")]
     DirectDatagrams(String),
@@ -222,6 +227,10 @@ impl Settings {
             if rule.action == Action::Direct && rule.protocol != Some(Protocol::Tcp) {
                 return Err(SettingsError::DirectDatagrams(rule.name.clone()));
             }
+            let is_icmp = rule.protocol == Some(Protocol::Icmp);
+            if rule.to.iter().any(|to| (to.ports() == Ports::ICMP) != is_icmp) {
+                return Err(SettingsError::IcmpPorts(rule.name.clone()));
+            }
             self.check_compression(rule)?;
         }
         Ok(())
@@ -309,6 +318,11 @@ mod tests {
             ),
             (format!("{socks}{peer}[[rule]]\nname = 'r'\naction = 'direct'"), "for TCP only"),
             (format!("{socks}{peer}[[rule]]\nname = 'r'\naction = 'carri'"), "carri"),
+            (format!("{socks}{peer}[[rule]]\nname = 'r'\nto = ['10.0.0.0/8:icmp']"), "mixes ports and ICMP"),
+            (
+                format!("{socks}{peer}[[rule]]\nname = 'r'\nprotocol = 'icmp'\nto = ['10.0.0.0/8:*']"),
+                "mixes ports and ICMP",
+            ),
             (format!("{socks}{peer}name = 'a'\nstandby = 'b'"), "has the standby `b`"),
             (format!("{socks}{peer}name = 'a'\nstandby = 'a'"), "has the standby `a`"),
             (

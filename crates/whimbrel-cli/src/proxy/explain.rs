@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use whimbrel_proxy::Settings;
 use whimbrel_proxy::policy::{Accept, Action, Decision, Key, Protocol, Rules};
-use whimbrel_proxy::protocol::Target;
+use whimbrel_proxy::protocol::{Host, InvalidTarget, Target};
 
 use crate::output::print_line;
 use crate::process::Misused;
@@ -17,11 +17,12 @@ use crate::units;
 #[command(after_help = "Example:
   whimbrel proxy explain --config proxy.toml tcp 10.1.2.3:443 --from 192.168.0.7:40000")]
 pub(super) struct ExplainCommand {
-    /// The protocol: tcp or udp.
-    #[arg(value_name = "tcp|udp", value_parser = protocol)]
+    /// The protocol: tcp, udp or icmp.
+    #[arg(value_name = "tcp|udp|icmp", value_parser = protocol)]
     protocol: Protocol,
-    /// Where the program wants to go: HOST:PORT.
-    target: Target,
+    /// Where the program wants to go: HOST:PORT, or for icmp HOST.
+    #[arg(value_name = "TARGET")]
+    target: String,
     /// The program's address and port.
     #[arg(long, value_name = "ADDR", value_parser = units::address, default_value = "127.0.0.1:40000")]
     from: SocketAddr,
@@ -34,7 +35,8 @@ fn protocol(text: &str) -> Result<Protocol, String> {
     match text {
         "tcp" => Ok(Protocol::Tcp),
         "udp" => Ok(Protocol::Udp),
-        _ => Err("write tcp or udp".to_owned()),
+        "icmp" => Ok(Protocol::Icmp),
+        _ => Err("write tcp, udp or icmp".to_owned()),
     }
 }
 
@@ -42,7 +44,8 @@ impl ExplainCommand {
     pub(super) fn run(self) -> anyhow::Result<()> {
         let settings = super::read(&self.config)?;
         let rules = Rules::new(settings.rules.clone()).map_err(|error| Misused(error.to_string()))?;
-        let key = Key { protocol: self.protocol, target: self.target, source: self.from };
+        let target = self.target()?;
+        let key = Key { protocol: self.protocol, target, source: self.from };
         let decision = rules.decide(&key);
         for (at, rule) in rules.before(&decision, &key) {
             let conditions: Vec<_> = rule.when.iter().map(|condition| format!("`{condition}`")).collect();
@@ -50,11 +53,27 @@ impl ExplainCommand {
             let (number, name) = (at + 1, &rule.name);
             print_line(format_args!("{what} while {}: rule {number}, `{name}`", conditions.join(" and ")))?;
         }
+        if self.protocol == Protocol::Icmp && decision.rule.is_none() {
+            return print_line(format_args!(
+                "left alone: no rule matches, and only one with protocol = \"icmp\" could"
+            ));
+        }
         let why = match &decision.rule {
             Some((at, name)) => format!("rule {}, `{name}`, is the first that matches", at + 1),
             None => "no rule matches".to_owned(),
         };
         print_line(format_args!("{}: {why}", said(&decision, &settings)))
+    }
+}
+
+impl ExplainCommand {
+    fn target(&self) -> Result<Target, Misused> {
+        if self.protocol != Protocol::Icmp {
+            return self.target.parse().map_err(|error: InvalidTarget| Misused(error.to_string()));
+        }
+        let host = Host::new(&self.target);
+        let wrong = || Misused(format!("`{}` is no host: write an address, without a port", self.target));
+        Ok(Target { host: host.ok_or_else(wrong)?, port: 0 })
     }
 }
 

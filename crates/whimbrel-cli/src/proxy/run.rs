@@ -16,7 +16,7 @@ use super::sources::Sources;
 use super::upgrade::{self, Heir};
 use crate::monitor;
 use crate::output::{note, print_line};
-use crate::process::{Misused, RuntimeOptions, STOP_PATIENCE, interrupted};
+use crate::process::{RuntimeOptions, STOP_PATIENCE, interrupted};
 
 /// The most sessions of one peer. It needs one; more are of a peer that was restarted.
 const MOST_SESSIONS: usize = 16;
@@ -33,9 +33,6 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// How often it is tried again.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// What it has made in the kernel belongs to its process.
-const NOT_REPLACED: &str = "a proxy with [in.tproxy] cannot be replaced while it runs: stop it, and start the other without --replace";
-
 /// Runs a proxy until Ctrl-C or SIGTERM.
 ///
 /// With --listen, the first line of output is `listening whimbrel://KEY@HOST:PORT`. Give that URL to --peer at the
@@ -47,8 +44,7 @@ pub(super) struct RunCommand {
     sources: Sources,
     #[command(flatten)]
     runtime: RuntimeOptions,
-    /// Take over from the proxy that runs with this control socket: its sessions, TCP flows and addresses. TCP flows go on, except
-    /// compressed ones, which are reset. The former process then ends.
+    /// Take over from the proxy that runs with this control socket: its sessions, TCP flows and addresses. TCP flows go on. The former process then ends.
     #[arg(long)]
     replace: bool,
 }
@@ -61,9 +57,6 @@ impl RunCommand {
     async fn serve(self) -> anyhow::Result<()> {
         let settings = self.sources.read()?;
         raise_file_limit(&settings);
-        if self.replace && settings.ways_in.tproxy.is_some() {
-            return Err(Misused(NOT_REPLACED.to_owned()).into());
-        }
         let mut taken = match self.replace {
             true => Some(upgrade::take_over(&settings).await?),
             false => None,
@@ -144,10 +137,6 @@ impl RunCommand {
                     let reloaded = self.reload(proxy);
                     service.reloaded();
                     monitor::answer(service, asked, reloaded);
-                }
-                // The other process is told by the end of the connection.
-                Command::HandOver(_) if proxy.intercepts() => {
-                    note(format_args!("nothing is handed over: {NOT_REPLACED}"));
                 }
                 Command::HandOver(stream) => match Heir::offer(stream).await {
                     Ok(heir) => return Some(heir),

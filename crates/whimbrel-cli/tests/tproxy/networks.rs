@@ -136,6 +136,16 @@ impl Networks {
 
     /// Starts the far proxy.
     pub(crate) fn start_far(&self) -> Running {
+        let mut command = self.far_command();
+        let far = self.far.run(|| Running::listening(&mut command));
+        if far.listening.is_empty() {
+            panic!("the far proxy does not listen: {:?}", far.end());
+        }
+        far
+    }
+
+    /// The command that starts a far proxy.
+    pub(crate) fn far_command(&self) -> Command {
         let [near, far] = &self.homes;
         if !near.file("whimbrel/key").exists() {
             assert!(whimbrel(near).args(["key", "new"]).output().unwrap().status.success());
@@ -145,16 +155,12 @@ impl Networks {
         let file = far.file("far.toml");
         let text = format!(
             "[listen]\naddress = '10.2.0.2:0'\n[limits]\nconnect_timeout = '1s'\n\
-             [[peer]]\nkey = '{key}'\nmay_open = ['10.9.0.0/16:*', '[fd09::]/16:*']\n"
+             [[peer]]\nkey = '{key}'\nmay_open = ['10.9.0.0/16:*', '[fd09::]/16:*', '10.9.0.0/16:icmp', '[fd09::]/16:icmp']\n"
         );
         std::fs::write(&file, text).unwrap();
         let mut command = whimbrel(far);
         command.args(["proxy", "run", "--config"]).arg(&file);
-        let far = self.far.run(|| Running::listening(&mut command));
-        if far.listening.is_empty() {
-            panic!("the far proxy does not listen: {:?}", far.end());
-        }
-        far
+        command
     }
 
     /// The command that starts a near proxy.

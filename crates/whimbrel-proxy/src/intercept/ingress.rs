@@ -18,8 +18,8 @@ use crate::compress::Dictionary;
 use crate::policy::{Action, Decision, Key, Protocol, Rule, Rules};
 use crate::protocol::{Compression, Manner, Opening, Target};
 use crate::relay::{
-    DirectFlow, FlowRecord, FlowState, Flows, GONE_AFTER, Limits, Opened, Peer, Refused, Session, Steering,
-    Unpacked,
+    DirectFlow, EchoReplies, FlowRecord, FlowState, Flows, GONE_AFTER, Limits, Opened, Peer, Refused,
+    Session, Steering, Unpacked,
 };
 
 /// How long a program waits for an absent peer.
@@ -135,6 +135,11 @@ impl Ingress {
                 Err(refused) => context.note_refused(&record, refused),
             }
         });
+    }
+
+    /// Has what belongs to ICMP echo, of all peers, taken there.
+    pub(super) fn take_echoes(&self, echoes: &EchoReplies) {
+        self.0.peers.values().for_each(|peer| peer.programs().take_echoes(echoes.clone()));
     }
 
     pub(super) fn limits(&self) -> &Limits {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use super::ports::Ports;
 use super::special::includes;
@@ -42,6 +42,20 @@ impl Pattern {
     /// Returns the ports.
     pub fn ports(&self) -> Ports {
         self.ports
+    }
+
+    /// The networks of all hosts.
+    pub(super) fn everywhere() -> [IpNet; 2] {
+        [IpNet::V4(Ipv4Net::default()), IpNet::V6(Ipv6Net::default())]
+    }
+
+    /// Returns the networks of its hosts; names have none.
+    pub(super) fn networks(&self) -> Vec<IpNet> {
+        match &self.hosts {
+            Hosts::Any => Self::everywhere().to_vec(),
+            Hosts::Network(network) => vec![*network],
+            Hosts::Name(_) | Hosts::Below(_) => Vec::new(),
+        }
     }
 
     /// Returns the hosts.
@@ -167,6 +181,7 @@ mod tests {
             "*.example.org:80-443",
             "10.0.0.1/32:1",
             "*:25",
+            "10.0.0.0/8:icmp",
         ] {
             assert_eq!(pattern(text).to_string(), text);
         }
@@ -177,6 +192,13 @@ mod tests {
         {
             assert!(wrong.parse::<Pattern>().is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn ports_and_icmp_are_apart() {
+        let (all, icmp) = (pattern("0.0.0.0/0:*"), pattern("10.0.0.0/8:icmp"));
+        assert!(!all.covers(&icmp) && !all.ports().contains(0) && icmp.ports().contains(0));
+        assert!(pattern("0.0.0.0/0:icmp").covers(&icmp) && !icmp.ports().contains(1));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A port, a range of ports (`8000-8080`), or any (`*`).
+/// A port, a range of ports (`8000-8080`), any (`*`), or none, for ICMP (`icmp`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ports {
     first: u16,
@@ -13,6 +13,9 @@ pub struct Ports {
 impl Ports {
     /// All ports.
     pub const ANY: Self = Self { first: 1, last: u16::MAX };
+
+    /// No port: ICMP has none, and counts as port 0.
+    pub const ICMP: Self = Self { first: 0, last: 0 };
 
     /// Returns whether this port is among them.
     pub fn contains(self, port: u16) -> bool {
@@ -37,6 +40,9 @@ impl FromStr for Ports {
         if text == "*" {
             return Ok(Self::ANY);
         }
+        if text == "icmp" {
+            return Ok(Self::ICMP);
+        }
         let (first, last) = text.split_once('-').unwrap_or((text, text));
         let port = |text: &str| text.parse::<u16>().ok().filter(|port| *port > 0).ok_or(());
         let (first, last) = (port(first)?, port(last)?);
@@ -48,6 +54,7 @@ impl fmt::Display for Ports {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::ANY => f.write_str("*"),
+            Self::ICMP => f.write_str("icmp"),
             Self { first, last } if first == last => write!(f, "{first}"),
             Self { first, last } => write!(f, "{first}-{last}"),
         }

@@ -21,6 +21,8 @@ pub enum Protocol {
     Tcp,
     /// UDP.
     Udp,
+    /// ICMP echo, and that of ICMPv6. A rule is for it only if it says so.
+    Icmp,
 }
 
 impl Protocol {
@@ -29,6 +31,7 @@ impl Protocol {
         match self {
             Self::Tcp => "tcp",
             Self::Udp => "udp",
+            Self::Icmp => "icmp",
         }
     }
 }
@@ -122,17 +125,33 @@ pub struct Rule {
 impl Rule {
     /// Returns whether it is for this flow.
     pub fn matches(&self, key: &Key) -> bool {
-        self.protocol.is_none_or(|protocol| protocol == key.protocol)
+        covers_protocol(self.protocol, Some(key.protocol))
             && any(&self.to, |to| to.matches(&key.target.host, key.target.port))
             && any(&self.from, |from| contains(from, key.source.ip()))
+    }
+
+    /// Returns the networks to which its flows go; names have none.
+    pub fn networks(&self) -> Vec<IpNet> {
+        match self.to.is_empty() {
+            true => Pattern::everywhere().to_vec(),
+            false => self.to.iter().flat_map(Pattern::networks).collect(),
+        }
     }
 
     /// Returns whether it is for every flow that `other` is for.
     pub fn covers(&self, other: &Self) -> bool {
         self.when.is_empty()
-            && self.protocol.is_none_or(|protocol| other.protocol == Some(protocol))
+            && covers_protocol(self.protocol, other.protocol)
             && covers(&self.to, &other.to, Pattern::covers)
             && covers(&self.from, &other.from, |wide, narrow| wide.contains(narrow))
+    }
+}
+
+/// Whether a rule with the first protocol is for flows of the second. Without one, it is for TCP and UDP.
+fn covers_protocol(wide: Option<Protocol>, narrow: Option<Protocol>) -> bool {
+    match wide {
+        None => narrow != Some(Protocol::Icmp),
+        wide => wide == narrow,
     }
 }
 

@@ -79,6 +79,11 @@ pub enum Datagram {
 }
 
 impl Announcement {
+    /// What a remote sends to a program.
+    pub fn to_program(program: SocketAddr, remote: Target, manner: Manner) -> Self {
+        Self { program, remote, to_program: true, manner }
+    }
+
     fn to_bytes(&self) -> Vec<u8> {
         let mut bytes =
             Opening { target: self.remote.clone(), source: Some(self.program), manner: self.manner }
@@ -199,6 +204,7 @@ fn take_number(bytes: &mut Bytes) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::Host;
 
     #[test]
     fn messages_come_back_and_a_known_context_costs_a_byte_or_two() {
@@ -215,8 +221,13 @@ mod tests {
             let payload = Bytes::from_static(b"payload");
             let plain = Datagram::Plain(context, payload.clone());
             assert_eq!(plain.to_bytes().len(), length + payload.len());
+            let echo = Announcement {
+                remote: Target { port: 0, host: Host::new("fd00::1").unwrap() },
+                ..back.clone()
+            };
             for message in [
                 plain,
+                Datagram::Announcement(context, echo),
                 Datagram::Plain(context, Bytes::new()),
                 Datagram::Announced(context, announcement.clone(), payload),
                 Datagram::Announcement(context, announcement.clone()),

@@ -50,10 +50,7 @@ pub(super) fn read(
 
 /// Returns an address and a port as 6 or 18 bytes.
 pub(super) fn address_bytes(address: SocketAddr) -> Vec<u8> {
-    let mut bytes = match address.ip() {
-        IpAddr::V4(ip) => ip.octets().to_vec(),
-        IpAddr::V6(ip) => ip.octets().to_vec(),
-    };
+    let mut bytes = ip_bytes(address.ip());
     bytes.extend_from_slice(&address.port().to_be_bytes());
     bytes
 }
@@ -61,12 +58,24 @@ pub(super) fn address_bytes(address: SocketAddr) -> Vec<u8> {
 /// Reads an address and a port of 6 or 18 bytes.
 pub(super) fn address(bytes: &[u8]) -> Option<SocketAddr> {
     let (ip, port) = bytes.split_last_chunk::<2>()?;
-    let ip = match ip.len() {
-        4 => IpAddr::from(<[u8; 4]>::try_from(ip).ok()?),
-        16 => IpAddr::from(<[u8; 16]>::try_from(ip).ok()?),
-        _ => return None,
-    };
-    Some((ip, u16::from_be_bytes(*port)).into())
+    Some((self::ip(ip)?, u16::from_be_bytes(*port)).into())
+}
+
+/// Returns an address as 4 or 16 bytes.
+pub(super) fn ip_bytes(ip: IpAddr) -> Vec<u8> {
+    match ip {
+        IpAddr::V4(ip) => ip.octets().to_vec(),
+        IpAddr::V6(ip) => ip.octets().to_vec(),
+    }
+}
+
+/// Reads an address of 4 or 16 bytes.
+pub(super) fn ip(bytes: &[u8]) -> Option<IpAddr> {
+    match bytes.len() {
+        4 => Some(IpAddr::from(<[u8; 4]>::try_from(bytes).ok()?)),
+        16 => Some(IpAddr::from(<[u8; 16]>::try_from(bytes).ok()?)),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 mod answer;
 mod datagram;
+mod echo;
 mod fields;
 mod manner;
 mod opening;
@@ -9,6 +10,7 @@ mod target;
 
 pub use answer::{Agreement, Answer, AnswerReader, Outcome};
 pub use datagram::{Announcement, Context, Datagram, Refusal};
+pub use echo::{Echo, EchoError, EchoId};
 pub use fields::Malformed;
 pub use manner::{Compression, Manner};
 pub use opening::Opening;

@@ -9,6 +9,8 @@ use super::target::{Host, Target};
 
 const ADDRESS: u8 = 128;
 const NAME: u8 = 129;
+/// An address without a port: of ICMP.
+const ECHO: u8 = 131;
 const SOURCE: u8 = 1;
 const PRIORITY: u8 = 2;
 const LIFETIME: u8 = 3;
@@ -32,6 +34,7 @@ impl Opening {
         let mut writer = Writer::default();
         let port = self.target.port;
         match &self.target.host {
+            Host::Ip(ip) if port == 0 => writer.put(ECHO, &fields::ip_bytes(*ip)),
             Host::Ip(ip) => writer.put(ADDRESS, &fields::address_bytes((*ip, port).into())),
             Host::Name(name) => {
                 let value = [&port.to_be_bytes(), name.as_bytes()].concat();
@@ -59,16 +62,21 @@ impl Opening {
     /// # Errors
     /// It is malformed, or names no target or two.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, Malformed> {
-        Self::with(bytes, |_, _| false)
+        let opening = Self::with(bytes, |_, _| false)?;
+        if opening.target.port == 0 { Err(Malformed(WHAT)) } else { Ok(opening) }
     }
 
-    /// Reads an opening with further fields, of which `more` says whether it knows them.
+    /// Reads an opening with further fields, of which `more` says whether it knows them. Its target may be one of ICMP.
     pub(super) fn with(bytes: &[u8], mut more: impl FnMut(u8, &[u8]) -> bool) -> Result<Self, Malformed> {
-        let (mut target, mut source, mut manner) = (None, None, Manner::default());
+        let (mut target, mut source, mut manner, mut has_port) = (None, None, Manner::default(), true);
         fields::read(bytes, WHAT, |kind, value| {
             let found = match kind {
                 ADDRESS => Target::from(fields::address(value).ok_or(Malformed(WHAT))?),
                 NAME => name(value).ok_or(Malformed(WHAT))?,
+                ECHO => {
+                    has_port = false;
+                    Target { host: fields::ip(value).ok_or(Malformed(WHAT))?.into(), port: 0 }
+                }
                 SOURCE => {
                     source = Some(fields::address(value).ok_or(Malformed(WHAT))?);
                     return Ok(true);
@@ -94,7 +102,7 @@ impl Opening {
                 Some(_) => Err(Malformed(WHAT)),
             }
         })?;
-        let target = target.filter(|target| target.port > 0).ok_or(Malformed(WHAT))?;
+        let target = target.filter(|target: &Target| (target.port > 0) == has_port).ok_or(Malformed(WHAT))?;
         Ok(Self { target, source, manner })
     }
 }

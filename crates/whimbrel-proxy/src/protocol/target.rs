@@ -18,7 +18,7 @@ pub enum Host {
 pub struct Target {
     /// The host.
     pub host: Host,
-    /// The port.
+    /// The port; 0 for ICMP, which has none.
     pub port: u16,
 }
 
@@ -93,7 +93,10 @@ impl fmt::Display for Host {
 
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.host, self.port)
+        match self.port {
+            0 => self.host.fmt(f),
+            port => write!(f, "{}:{port}", self.host),
+        }
     }
 }
 

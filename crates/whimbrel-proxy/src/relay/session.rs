@@ -35,7 +35,7 @@ pub struct SessionContext {
     permits: RwLock<Arc<Permits>>,
     pub(crate) limits: Arc<Limits>,
     pub(crate) flows: Flows,
-    pub(super) shares: Shares,
+    pub(in crate::relay) shares: Shares,
     pub(crate) dictionaries: Arc<Dictionaries>,
     activity: Option<ActivityLog>,
     /// The mark of connections and datagrams that are sent for the peer, and of direct ones.

@@ -1,14 +1,19 @@
 //! What all sessions of one peer may take together, so that no peer takes what others need.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use tokio::sync::Semaphore;
 
+use super::echo::Allowance;
 use super::limits::Limits;
 use crate::compress::Budget;
 
 /// Names that are looked up for one peer at the same time. The system looks up on threads that all peers share.
 const LOOK_UPS: usize = 16;
+
+/// Echo requests that are sent for one peer in a second. Further ones are lost.
+const ECHOES_PER_SECOND: u32 = 100;
 
 /// What is left of a peer's shares.
 #[derive(Debug)]
@@ -21,6 +26,8 @@ pub(super) struct Shares {
     pub(super) look_ups: Arc<Semaphore>,
     /// Its UDP programs.
     pub(super) udp_programs: Arc<Semaphore>,
+    /// Its echo requests.
+    echoes: Mutex<Allowance>,
     /// The contexts for compression.
     pub(super) compression: Budget,
 }
@@ -33,7 +40,13 @@ impl Shares {
             connecting: Semaphore::new(limits.max_connecting_per_peer),
             look_ups: shared(LOOK_UPS),
             udp_programs: shared(limits.max_udp_programs),
+            echoes: Mutex::new(Allowance::new(ECHOES_PER_SECOND)),
             compression: compression.of_peer(),
         }
+    }
+
+    /// Returns whether one more echo request may be sent for the peer.
+    pub(super) fn may_ping(&self) -> bool {
+        self.echoes.lock().unwrap_or_else(PoisonError::into_inner).take(Instant::now())
     }
 }

@@ -52,7 +52,10 @@ impl Dialog {
     /// It does not. This process is to go on itself.
     pub fn give(&self, parcel: &Parcel) -> Result<(), HandOverError> {
         send(parcel, &self.0)?;
-        self.hear(DONE)
+        self.hear(DONE)?;
+        // What is in the kernel is the other's, and stays there when this process ends.
+        parcel.interception.iter().for_each(|interception| interception.own(false));
+        Ok(())
     }
 
     /// Waits for an offer, takes it, and receives the parcel.

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use whimbrel::PublicKey;
 
 use crate::flow::InHand;
+use crate::intercept::tproxy::Interception;
 use crate::relay::{FlowRecord, Saved};
 
 /// Everything that a proxy hands over.
@@ -18,6 +19,8 @@ pub struct Parcel {
     pub(crate) port: u16,
     /// Where programs connect to, by way in and address as the settings have it.
     pub(crate) listeners: Vec<(String, OwnedFd)>,
+    /// Interception. It stays with the process that hands over until the other one goes on.
+    pub(crate) interception: Option<Interception>,
     pub(crate) sessions: Vec<SessionParcel>,
     pub(crate) flows: Vec<FlowParcel>,
 }

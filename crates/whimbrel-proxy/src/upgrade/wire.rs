@@ -15,16 +15,17 @@ use serde::{Deserialize, Serialize};
 
 use super::parcel::{FlowNote, FlowParcel, OtherEnd, Parcel, SessionNote, SessionParcel, UdpParts};
 use crate::flow::{Direction, InHand};
+use crate::intercept::tproxy::{Interception, InterceptionNote, InterceptionParts, TproxyError};
 use crate::relay::Saved;
 
 /// The version of what follows. Both processes must have the same.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 /// The longest note and the longest content of a piece. The other process is of the same user, but may be of another
 /// version.
 const LONGEST_NOTE: usize = 1 << 20;
 const LONGEST_CONTENT: usize = 1 << 30;
 /// The most files of a piece.
-const FILES: usize = 2;
+const FILES: usize = 6;
 
 /// An error from handing over.
 #[derive(Debug, thiserror::Error)]
@@ -41,6 +42,9 @@ pub enum HandOverError {
     /// What came is no parcel.
     #[error("the running proxy handed over something that cannot be read")]
     Malformed,
+    /// Interception cannot be taken over.
+    #[error(transparent)]
+    Tproxy(#[from] TproxyError),
 }
 
 /// What a piece of the parcel is.
@@ -53,6 +57,11 @@ enum Note {
     },
     /// With its file.
     Listener(String),
+    /// With the files of the instance, the TUN and the sockets for programs.
+    Interception(InterceptionNote),
+    /// With the pipes and the process of `nft`. It belongs to the interception, as sockets for replies do.
+    Table,
+    Reply(SocketAddr),
     /// Its content is the state.
     Session(SessionNote),
     /// A context of datagrams of the last session. Its content is the announcement.
@@ -89,6 +98,17 @@ pub(super) fn send(parcel: &Parcel, mut to: &UnixStream) -> Result<(), HandOverE
     put(&Note::Begin { version: VERSION, port: parcel.port }, &[], &[])?;
     for (name, file) in &parcel.listeners {
         put(&Note::Listener(name.clone()), &[], &[file.as_fd()])?;
+    }
+    if let Some(interception) = &parcel.interception {
+        let InterceptionParts { note, sockets, table, replies } = interception.parts()?;
+        let sockets: Vec<_> = sockets.iter().map(AsFd::as_fd).collect();
+        put(&Note::Interception(note), &[], &sockets)?;
+        if let Some(table) = &table {
+            put(&Note::Table, &[], &table.each_ref().map(AsFd::as_fd))?;
+        }
+        for (address, file) in &replies {
+            put(&Note::Reply(*address), &[], &[file.as_fd()])?;
+        }
     }
     for session in &parcel.sessions {
         put(&Note::Session(session.note.clone()), &[&session.state], &[])?;
@@ -139,6 +159,7 @@ pub(super) fn receive(mut from: &UnixStream) -> Result<Parcel, HandOverError> {
         (Note::Begin { .. }, ..) => return Err(HandOverError::Version),
         _ => return Err(HandOverError::Malformed),
     }
+    let mut interception: Option<InterceptionParts> = None;
     loop {
         let (note, content, files) = take(&mut from)?;
         let mut files = files.into_iter();
@@ -146,6 +167,19 @@ pub(super) fn receive(mut from: &UnixStream) -> Result<Parcel, HandOverError> {
             Note::Begin { .. } => return Err(HandOverError::Malformed),
             Note::Listener(name) => {
                 parcel.listeners.push((name, files.next().ok_or(HandOverError::Malformed)?));
+            }
+            Note::Interception(note) => {
+                let sockets = files.collect();
+                interception = Some(InterceptionParts { note, sockets, table: None, replies: Vec::new() });
+            }
+            Note::Table => {
+                let parts = interception.as_mut().ok_or(HandOverError::Malformed)?;
+                let files: Vec<_> = files.collect();
+                parts.table = Some(files.try_into().map_err(|_| HandOverError::Malformed)?);
+            }
+            Note::Reply(address) => {
+                let parts = interception.as_mut().ok_or(HandOverError::Malformed)?;
+                parts.replies.push((address, files.next().ok_or(HandOverError::Malformed)?));
             }
             Note::Session(note) => {
                 let udp = UdpParts::default();
@@ -185,7 +219,10 @@ pub(super) fn receive(mut from: &UnixStream) -> Result<Parcel, HandOverError> {
                 };
                 parcel.flows.push(FlowParcel { program, other, hand, note });
             }
-            Note::End => return Ok(parcel),
+            Note::End => {
+                parcel.interception = interception.map(Interception::of).transpose()?;
+                return Ok(parcel);
+            }
         }
     }
 }

@@ -35,6 +35,16 @@ pub enum TproxyError {
         "this host forwards nothing of `{0}`, so nothing is there to intercept: run `sysctl net.ipv4.ip_forward=1` (and `net.ipv6.conf.all.forwarding=1` for IPv6)"
     )]
     NoForwarding(String),
+    /// What the flows that go on depend on.
+    #[error(
+        "[in.tproxy] {0}: the running proxy intercepts with {1}, which cannot change while its flows go on: write that, or stop it first"
+    )]
+    Keeps(&'static str, String),
+    /// Its flows would end.
+    #[error(
+        "the running proxy intercepts traffic, and this file has no [in.tproxy]: its flows would end, so stop it first"
+    )]
+    Without,
     /// A program says no.
     #[error("`{what}` failed: {why}")]
     Failed {

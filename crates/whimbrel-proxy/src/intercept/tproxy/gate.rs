@@ -10,6 +10,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio::time::{interval, sleep};
 
+use super::echoes::Echoes;
 use super::held::{Held, Pair, Verdict};
 use super::segment::{Refusal, refusal, syn};
 use super::tun::Tun;
@@ -21,22 +22,26 @@ use crate::relay::Refused;
 
 /// How often what has had its time is forgotten.
 const LOOK: Duration = Duration::from_secs(1);
+
 /// The gate.
 #[derive(Debug)]
 pub(super) struct Gate {
     ingress: Ingress,
     tun: Arc<Tun>,
+    echoes: Arc<Echoes>,
     held: Mutex<Held<Way>>,
 }
 
 impl Gate {
-    /// A gate for SYNs that come out of `tun`.
-    pub(super) fn new(ingress: Ingress, tun: Arc<Tun>) -> Arc<Self> {
-        Arc::new(Self { ingress, tun, held: Mutex::default() })
+    /// A gate for SYNs that come out of `tun`. What else comes there goes to `echoes`.
+    pub(super) fn new(ingress: Ingress, tun: Arc<Tun>, echoes: Arc<Echoes>) -> Arc<Self> {
+        Arc::new(Self { ingress, tun, echoes, held: Mutex::default() })
     }
 
-    /// Holds SYNs, for ever.
+    /// Holds SYNs, for ever. When it is dropped, those that it holds are forgotten, and so are connections that nobody has
+    /// accepted: programs send them again, to whoever takes over.
     pub(super) async fn hold(self: Arc<Self>) {
+        let _forgets = Forgets(&self);
         let (mut openings, mut look) = (JoinSet::new(), interval(LOOK));
         loop {
             let this = &self;
@@ -48,7 +53,10 @@ impl Gate {
                         openings_of.spawn(Arc::clone(this).open(pair));
                     }
                 }) => sleep(LOOK).await,
-                _ = look.tick() => drop(this.lock().expire(Instant::now())),
+                _ = look.tick() => {
+                    drop(this.lock().expire(Instant::now()));
+                    this.echoes.expire();
+                }
             }
             while openings.try_join_next().is_some() {}
         }
@@ -66,7 +74,10 @@ impl Gate {
     /// Takes a packet from the TUN. Returns a connection that is to be opened.
     fn on_packet(&self, packet: &[u8]) -> Option<Pair> {
         // The kernel says other things there, too, such as looking for routers.
-        let pair = syn(packet)?;
+        let Some(pair) = syn(packet) else {
+            self.echoes.on_packet(packet);
+            return None;
+        };
         let key = Key { protocol: Protocol::Tcp, target: pair.target.into(), source: pair.program };
         let decision = self.ingress.rules().decide(&key);
         if decision.action == Action::Drop {
@@ -122,6 +133,14 @@ impl Gate {
 
     fn lock(&self) -> MutexGuard<'_, Held<Way>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct Forgets<'a>(&'a Gate);
+
+impl Drop for Forgets<'_> {
+    fn drop(&mut self) {
+        *self.0.lock() = Held::default();
     }
 }
 

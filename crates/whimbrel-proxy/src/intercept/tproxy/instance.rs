@@ -1,6 +1,7 @@
 //! The lock that makes a process an instance.
 
 use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 
@@ -11,10 +12,20 @@ use super::names::{MOST_INSTANCES, Names};
 #[derive(Debug)]
 pub(super) struct Instance {
     pub(super) names: Names,
-    _lock: UnixListener,
+    lock: UnixListener,
 }
 
 impl Instance {
+    /// An instance that another process is, too. It is one until both have let go.
+    pub(super) fn of(names: Names, lock: OwnedFd) -> Self {
+        Self { names, lock: lock.into() }
+    }
+
+    /// Returns what another process needs to be the same instance.
+    pub(super) fn file(&self) -> io::Result<OwnedFd> {
+        self.lock.as_fd().try_clone_to_owned()
+    }
+
     /// Becomes the first instance that is not running.
     pub(super) fn claim(mark: u32) -> Result<Self, TproxyError> {
         for number in 0..MOST_INSTANCES {
@@ -32,7 +43,7 @@ impl Instance {
         let bound =
             SocketAddr::from_abstract_name(names.lock()).and_then(|name| UnixListener::bind_addr(&name));
         match bound {
-            Ok(lock) => Ok(Some(Self { names, _lock: lock })),
+            Ok(lock) => Ok(Some(Self { names, lock })),
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => Ok(None),
             Err(error) => Err(TproxyError::system("becoming an instance failed")(error)),
         }

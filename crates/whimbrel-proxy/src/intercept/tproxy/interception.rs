@@ -1,20 +1,23 @@
-//! Interception while it runs: what it has made in the kernel, and the tasks that serve it.
+//! Interception while it runs: its sockets, and the tasks that serve them.
 
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 
-use tokio::net::{TcpListener, UdpSocket};
+use ipnet::IpNet;
 use tokio::task::{JoinSet, spawn_blocking};
 
+use super::echoes::Echoes;
 use super::error::TproxyError;
 use super::gate::Gate;
 use super::instance::Instance;
+use super::kernel::Kernel;
 use super::leftovers::remove_dead;
 use super::names::Names;
+use super::parts::{InterceptionNote, InterceptionParts};
 use super::program::Program;
-use super::routes::Routes;
+use super::replies::Replies;
 use super::ruleset::Ruleset;
 use super::settings::TproxySettings;
 use super::sockets::{tcp_listener, udp_listener};
@@ -22,32 +25,19 @@ use super::table::Table;
 use super::tun::{Tun, check_forwarding, has_ipv6};
 use super::udp::Datagrams;
 use crate::intercept::ingress::Ingress;
+use crate::policy::{Protocol, Rule};
 
-/// The pause before a table is made again that somebody took away.
-const PAUSE: Duration = Duration::from_secs(1);
-
-/// Interception. Dropping it ends it, and leaves nothing in the kernel.
+/// Interception. Dropping it ends it and leaves nothing in the kernel, unless another process goes on with it.
 #[derive(Debug)]
 pub struct Interception {
-    // They are dropped in this order: nothing is handed over to what is gone.
-    table: Arc<Mutex<Option<Table>>>,
-    _routes: Routes,
-    _kill_switch: Option<KillSwitch>,
-    sockets: Option<Sockets>,
-    ruleset: Ruleset,
-    _instance: Instance,
-}
-
-#[derive(Debug)]
-struct Sockets {
-    tun: Tun,
+    kernel: Arc<Kernel>,
+    tun: Arc<Tun>,
     tcp: Vec<TcpListener>,
     udp: Vec<UdpSocket>,
+    replies: Arc<Replies>,
+    port: u16,
+    has_ipv6: bool,
 }
-
-/// The table that rejects what is not intercepted. A stop takes it away, and a kill does not.
-#[derive(Debug)]
-struct KillSwitch(Names);
 
 impl Interception {
     /// Begins to intercept. [`Interception::serve`] must run then. It blocks while programs set up the kernel.
@@ -55,78 +45,149 @@ impl Interception {
     /// # Errors
     /// The process has no right to, something is missing or taken, or the kernel does not forward. Nothing is left then.
     pub fn start(settings: &TproxySettings) -> Result<Self, TproxyError> {
-        let has_ipv6 = has_ipv6();
-        let (tcp, udp) = open(settings.port, has_ipv6)?;
+        let (port, has_ipv6) = (settings.port, has_ipv6());
+        let (tcp, udp) = open(port, has_ipv6)?;
         // Before anything is made, so that nothing has to be taken back.
         Program::Nft.run("--version", "")?;
         remove_dead()?;
         check_forwarding(&settings.interfaces)?;
         let instance = Instance::claim(settings.mark)?;
         let names = instance.names;
-        let tun = Tun::create(&names.tun(), has_ipv6)?;
-        let routes = Routes::create(names, has_ipv6)?;
-        let ruleset = Ruleset { names, settings: settings.clone(), has_ipv6 };
-        let kill_switch = settings.kill_switch.then(|| KillSwitch::create(&ruleset)).transpose()?;
-        let table = Table::create(&ruleset)?;
-        Ok(Self {
-            table: Arc::new(Mutex::new(Some(table))),
-            _routes: routes,
-            _kill_switch: kill_switch,
-            sockets: Some(Sockets { tun, tcp, udp }),
-            ruleset,
-            _instance: instance,
-        })
+        let tun = Arc::new(Tun::create(&names.tun(), has_ipv6)?);
+        let replies = Arc::new(Replies::new(names.reply(), Arc::clone(&tun)));
+        // ICMP follows once the rules are known.
+        let ruleset = Ruleset { names, settings: settings.clone(), has_ipv6, pinged: Vec::new() };
+        let kernel = Arc::new(Kernel::create(instance, ruleset)?);
+        Ok(Self { kernel, tun, tcp, udp, replies, port, has_ipv6 })
     }
 
-    /// Returns what serves programs, for ever. `tell` hears if somebody took the table away.
-    pub fn serve<T: Fn(&'static str) + Send + 'static>(
-        &mut self,
+    /// Interception that another process has begun, and that is still its own until [`Interception::own`].
+    pub(crate) fn of(parts: InterceptionParts) -> Result<Self, TproxyError> {
+        let InterceptionParts { note, sockets, table, replies: open } = parts;
+        let InterceptionNote { number, mark, port, has_ipv6, kill_switch } = note;
+        let names = Names::known(number, mark).ok_or_else(malformed)?;
+        let mut sockets = sockets.into_iter();
+        let mut next = || sockets.next().ok_or_else(malformed);
+        let (instance, tun) = (Instance::of(names, next()?), Arc::new(Tun::of(next()?)?));
+        let (mut tcp, mut udp) = (Vec::new(), Vec::new());
+        for _ in 0..1 + usize::from(has_ipv6) {
+            tcp.push(next()?.into());
+            udp.push(next()?.into());
+        }
+        let replies = Arc::new(Replies::new(names.reply(), Arc::clone(&tun)));
+        replies.resume(open);
+        let table = table.map(|files| Table::of(names.table(), files));
+        let kernel = Arc::new(Kernel::of(instance, table, kill_switch));
+        Ok(Self { kernel, tun, tcp, udp, replies, port, has_ipv6 })
+    }
+
+    /// What another process needs to go on with it.
+    ///
+    /// # Errors
+    /// There are too many open files.
+    pub(crate) fn parts(&self) -> io::Result<InterceptionParts> {
+        let names = self.kernel.names();
+        let (number, mark) = names.parts();
+        let kill_switch = self.kernel.has_kill_switch();
+        let note = InterceptionNote { number, mark, port: self.port, has_ipv6: self.has_ipv6, kill_switch };
+        let again = |file: &dyn AsFd| file.as_fd().try_clone_to_owned();
+        let lock = self.kernel.with(|instance, _| instance.file())?;
+        let mut sockets: Vec<OwnedFd> = vec![lock, self.tun.file()?];
+        for (tcp, udp) in self.tcp.iter().zip(&self.udp) {
+            sockets.push(again(tcp)?);
+            sockets.push(again(udp)?);
+        }
+        let table = self.kernel.with(|_, table| table.map(Table::files)).transpose()?;
+        Ok(InterceptionParts { note, sockets, table, replies: self.replies.files() })
+    }
+
+    /// Sets whether it ends with this process. Otherwise it is another's.
+    pub(crate) fn own(&self, is_ours: bool) {
+        self.kernel.own(is_ours);
+    }
+
+    /// Returns what of these settings cannot change while flows run.
+    pub(crate) fn keeps(&self, settings: &TproxySettings) -> Result<(), TproxyError> {
+        let (_, mark) = self.kernel.names().parts();
+        if settings.mark != mark {
+            return Err(TproxyError::Keeps("mark", format!("{mark:#x}")));
+        }
+        if settings.port != self.port {
+            return Err(TproxyError::Keeps("port", self.port.to_string()));
+        }
+        check_forwarding(&settings.interfaces)
+    }
+
+    /// Follows other rules, of which some may be for ICMP.
+    pub(crate) fn follow(
+        &self,
+        settings: &TproxySettings,
+        rules: &[Rule],
+        tell: impl Fn(&'static str) + Send + Sync + 'static,
+    ) {
+        let (kernel, ruleset) = (Arc::clone(&self.kernel), self.ruleset(settings, rules));
+        tokio::spawn(async move { change(&kernel, ruleset, &tell).await });
+    }
+
+    fn ruleset(&self, settings: &TproxySettings, rules: &[Rule]) -> Ruleset {
+        let (names, settings) = (self.kernel.names(), settings.clone());
+        let pinged = rules.iter().filter(|rule| rule.protocol == Some(Protocol::Icmp));
+        let pinged = IpNet::aggregate(&pinged.flat_map(Rule::networks).collect());
+        Ruleset { names, settings, has_ipv6: self.has_ipv6, pinged }
+    }
+
+    /// Returns what serves programs, for ever, by these settings. `tell` hears if somebody took the table away, or if it
+    /// could not be changed.
+    pub fn serve<T: Fn(&'static str) + Send + Sync + 'static>(
+        &self,
+        settings: &TproxySettings,
         ingress: Ingress,
         tell: T,
-    ) -> impl Future<Output = ()> + Send + use<T> {
-        let (sockets, reply) = (self.sockets.take(), self.ruleset.names.reply());
-        let (table, ruleset) = (Arc::clone(&self.table), self.ruleset.clone());
-        async move {
+    ) -> Result<impl Future<Output = ()> + Send + use<T>, TproxyError> {
+        let failed = TproxyError::system("serving what is intercepted failed");
+        let (tun, kernel) = (Arc::clone(&self.tun), Arc::clone(&self.kernel));
+        let echoes = Echoes::new(ingress.clone(), Arc::clone(&tun));
+        let gate = Gate::new(ingress.clone(), Arc::clone(&tun), Arc::clone(&echoes));
+        let ruleset = self.ruleset(settings, ingress.rules().all());
+        let datagrams = Datagrams::new(ingress, tun, Arc::clone(&self.replies));
+        let tcp = self.tcp.iter().map(|socket| tokio::net::TcpListener::from_std(socket.try_clone()?));
+        let tcp: Vec<_> = tcp.collect::<io::Result<_>>().map_err(&failed)?;
+        let udp = self.udp.iter().map(|socket| tokio::net::UdpSocket::from_std(socket.try_clone()?));
+        let udp: Vec<_> = udp.collect::<io::Result<_>>().map_err(&failed)?;
+        Ok(async move {
             let mut tasks = JoinSet::new();
-            if let Some(Sockets { tun, tcp, udp }) = sockets {
-                let tun = Arc::new(tun);
-                let gate = Gate::new(ingress.clone(), Arc::clone(&tun));
-                let datagrams = Datagrams::new(ingress, tun, reply);
-                tasks.spawn(Arc::clone(&gate).hold());
-                tcp.into_iter().for_each(|socket| drop(tasks.spawn(Arc::clone(&gate).accept(socket))));
-                udp.into_iter().for_each(|socket| drop(tasks.spawn(Arc::clone(&datagrams).take(socket))));
-            }
-            tasks.spawn(guard(table, ruleset, tell));
+            tasks.spawn(Arc::clone(&gate).hold());
+            tasks.spawn(echoes.answer());
+            tcp.into_iter().for_each(|socket| drop(tasks.spawn(Arc::clone(&gate).accept(socket))));
+            udp.into_iter().for_each(|socket| drop(tasks.spawn(Arc::clone(&datagrams).take(socket))));
+            tasks.spawn(async move {
+                // The rules may be those of another process's settings.
+                change(&kernel, ruleset, &tell).await;
+                kernel.guard(tell).await;
+            });
             while tasks.join_next().await.is_some() {}
-        }
+        })
+    }
+}
+
+/// Puts rules in place of others.
+async fn change(kernel: &Arc<Kernel>, ruleset: Ruleset, tell: &impl Fn(&'static str)) {
+    let changing = Arc::clone(kernel);
+    let changed = spawn_blocking(move || changing.change(ruleset)).await;
+    if !matches!(changed, Ok(Ok(()))) {
+        tell("what is intercepted could not be changed: it stays as it was");
     }
 }
 
 impl Drop for Interception {
     fn drop(&mut self) {
-        // Whoever guards the table may still have it.
-        self.table.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // First of all: nothing is handed over to what is gone. Tasks that end later have a share in it, too.
+        self.kernel.end();
     }
 }
 
-/// Makes the table again whenever it is lost, which nobody does by accident.
-async fn guard(table: Arc<Mutex<Option<Table>>>, ruleset: Ruleset, tell: impl Fn(&'static str)) {
-    loop {
-        let gone = table.lock().unwrap_or_else(PoisonError::into_inner).as_mut().and_then(Table::gone);
-        let Some(gone) = gone else { return };
-        // It never says anything; it ends.
-        gone.await.ok();
-        tell("the process `nft` was ended, so nothing is intercepted; trying again");
-        let again = loop {
-            tokio::time::sleep(PAUSE).await;
-            let ruleset = ruleset.clone();
-            if let Ok(Ok(again)) = spawn_blocking(move || Table::create(&ruleset)).await {
-                break again;
-            }
-        };
-        *table.lock().unwrap_or_else(PoisonError::into_inner) = Some(again);
-        tell("traffic is intercepted again");
-    }
+fn malformed() -> TproxyError {
+    TproxyError::system("taking over interception failed")(io::ErrorKind::InvalidData.into())
 }
 
 /// Opens the sockets of each family.
@@ -138,24 +199,8 @@ fn open(port: u16, has_ipv6: bool) -> Result<(Vec<TcpListener>, Vec<UdpSocket>),
     let (mut tcp, mut udp) = (Vec::new(), Vec::new());
     let all = [SocketAddr::from((Ipv4Addr::LOCALHOST, port)), SocketAddr::from((Ipv6Addr::LOCALHOST, port))];
     for address in &all[..1 + usize::from(has_ipv6)] {
-        let listener = tcp_listener(*address).and_then(TcpListener::from_std).map_err(failed)?;
-        let socket = udp_listener(*address).and_then(UdpSocket::from_std).map_err(failed)?;
-        tcp.push(listener);
-        udp.push(socket);
+        tcp.push(tcp_listener(*address).map_err(failed)?);
+        udp.push(udp_listener(*address).map_err(failed)?);
     }
     Ok((tcp, udp))
-}
-
-impl KillSwitch {
-    fn create(ruleset: &Ruleset) -> Result<Self, TproxyError> {
-        Program::Nft.run("-f -", &ruleset.kill_switch())?;
-        Ok(Self(ruleset.names))
-    }
-}
-
-impl Drop for KillSwitch {
-    fn drop(&mut self) {
-        // If it fails, `cleanup --all` takes it away.
-        drop(Program::Nft.run(&format!("delete table inet {}", self.0.kill_switch()), ""));
-    }
 }

@@ -6,21 +6,30 @@
 //! end has answered (`gate`). The table, the TUN and the lock on an instance's names go with the process. What stays
 //! after a kill, [`cleanup`] finds by its numbers.
 
+#[cfg(target_os = "linux")]
+mod echoed;
+#[cfg(target_os = "linux")]
+mod echoes;
 mod error;
 #[cfg(target_os = "linux")]
 mod gate;
 #[cfg(target_os = "linux")]
 mod held;
 #[cfg(target_os = "linux")]
+mod icmp;
+#[cfg(target_os = "linux")]
 mod instance;
 #[cfg(target_os = "linux")]
 mod interception;
+#[cfg(target_os = "linux")]
+mod kernel;
 #[cfg(target_os = "linux")]
 mod leftovers;
 #[cfg(target_os = "linux")]
 mod names;
 #[cfg(not(target_os = "linux"))]
 mod nowhere;
+mod parts;
 #[cfg(target_os = "linux")]
 mod program;
 #[cfg(target_os = "linux")]
@@ -48,4 +57,5 @@ pub use interception::Interception;
 pub use leftovers::{Leftovers, cleanup};
 #[cfg(not(target_os = "linux"))]
 pub use nowhere::{Interception, Leftovers, cleanup};
+pub(crate) use parts::{InterceptionNote, InterceptionParts};
 pub use settings::{TproxyMistake, TproxySettings};

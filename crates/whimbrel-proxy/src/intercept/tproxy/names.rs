@@ -22,6 +22,16 @@ impl Names {
         Self { number, mark }
     }
 
+    /// Instance `number`, as another process says. None: there is none of that number.
+    pub(super) fn known(number: u8, mark: u32) -> Option<Self> {
+        (number < MOST_INSTANCES).then(|| Self::new(number, mark))
+    }
+
+    /// Returns its number and its first mark.
+    pub(super) fn parts(&self) -> (u8, u32) {
+        (self.number, self.mark)
+    }
+
     /// Its abstract socket: whoever has that one is the instance. The kernel takes it back when the process ends.
     pub(super) fn lock(&self) -> String {
         format!("whimbrel-tproxy-{}", self.number)

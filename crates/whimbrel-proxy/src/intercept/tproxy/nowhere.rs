@@ -1,8 +1,10 @@
 //! What there is in place of interception on other systems: an error.
 
 use super::error::TproxyError;
+use super::parts::InterceptionParts;
 use super::settings::TproxySettings;
 use crate::intercept::Ingress;
+use crate::policy::Rule;
 
 /// Interception, which there is on Linux only.
 #[derive(Debug)]
@@ -30,8 +32,37 @@ impl Interception {
         Err(TproxyError::NotLinux)
     }
 
+    /// Takes nothing over.
+    pub(crate) fn of(_: InterceptionParts) -> Result<Self, TproxyError> {
+        Err(TproxyError::NotLinux)
+    }
+
+    pub(crate) fn parts(&self) -> std::io::Result<InterceptionParts> {
+        match *self {}
+    }
+
+    pub(crate) fn own(&self, _: bool) {
+        match *self {}
+    }
+
+    pub(crate) fn keeps(&self, _: &TproxySettings) -> Result<(), TproxyError> {
+        match *self {}
+    }
+
+    pub(crate) fn follow(&self, _: &TproxySettings, _: &[Rule], _: impl Fn(&'static str)) {
+        match *self {}
+    }
+
     /// Serves nothing.
-    pub fn serve(&mut self, _: Ingress, _: impl Fn(&'static str)) -> std::future::Ready<()> {
+    ///
+    /// # Errors
+    /// Never.
+    pub fn serve(
+        &self,
+        _: &TproxySettings,
+        _: Ingress,
+        _: impl Fn(&'static str),
+    ) -> Result<std::future::Ready<()>, TproxyError> {
         match *self {}
     }
 }

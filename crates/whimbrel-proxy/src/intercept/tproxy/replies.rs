@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -30,6 +31,22 @@ impl Replies {
     /// Sockets that send with this mark: so far none.
     pub(super) fn new(mark: u32, tun: Arc<Tun>) -> Self {
         Self { mark, tun, open: Mutex::default() }
+    }
+
+    /// Goes on with sockets of another process.
+    pub(super) fn resume(&self, sockets: impl IntoIterator<Item = (SocketAddr, OwnedFd)>) {
+        let now = Instant::now();
+        let sockets = sockets.into_iter().take(MOST);
+        self.lock().extend(sockets.map(|(address, file)| (address, (Arc::new(file.into()), now))));
+    }
+
+    /// Returns the sockets that are open, for another process.
+    pub(super) fn files(&self) -> Vec<(SocketAddr, OwnedFd)> {
+        let open = self.lock();
+        let file = |(address, (socket, _)): (&SocketAddr, &(Arc<UdpSocket>, Instant))| {
+            Some((*address, socket.as_fd().try_clone_to_owned().ok()?))
+        };
+        open.iter().filter_map(file).collect()
     }
 
     /// Sends a reply in the name of `source`. What cannot be sent is lost, as on a link.

@@ -9,27 +9,14 @@ use super::program::Program;
 /// Who made a rule or route: nobody else uses this number (`/etc/iproute2/rt_protos`).
 const PROTOCOL: u32 = 77;
 
-/// The rules and routes of an instance. Dropping it takes them away.
-#[derive(Debug)]
-pub(super) struct Routes(Names);
-
-impl Routes {
-    /// Makes them. The TUN is there already.
-    pub(super) fn create(names: Names, has_ipv6: bool) -> Result<Self, TproxyError> {
-        let this = Self(names);
-        for family in families(has_ipv6) {
-            for arguments in commands(names) {
-                Program::Ip.run(&format!("{family} {arguments}"), "")?;
-            }
+/// Makes the rules and routes of an instance. The TUN is there already.
+pub(super) fn create(names: Names, has_ipv6: bool) -> Result<(), TproxyError> {
+    for family in families(has_ipv6) {
+        for arguments in commands(names) {
+            Program::Ip.run(&format!("{family} {arguments}"), "")?;
         }
-        Ok(this)
     }
-}
-
-impl Drop for Routes {
-    fn drop(&mut self) {
-        remove(self.0);
-    }
+    Ok(())
 }
 
 fn families(has_ipv6: bool) -> impl Iterator<Item = &'static str> {

@@ -13,15 +13,19 @@ const LOCAL: [&str; 6] =
 const LOCAL_V6: [&str; 4] = ["::/127", "fe80::/10", "ff00::/8", "::ffff:0:0/96"];
 /// A SYN without ACK begins a connection.
 const SYN: &str = "tcp flags & (fin | syn | rst | ack) == syn";
+/// Any other packet of a connection.
+const REST: &str = "tcp flags & (fin | syn | rst | ack) != syn";
 /// The chain whose presence says that all of the table was made.
 pub(super) const LAST_CHAIN: &str = "complete";
 
 /// What rules are made of.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Ruleset {
     pub(super) names: Names,
     pub(super) settings: TproxySettings,
     pub(super) has_ipv6: bool,
+    /// The networks for which rules say what becomes of ICMP echo. None of them covers another.
+    pub(super) pinged: Vec<IpNet>,
 }
 
 /// Commands of nft for one table, in one line: nft takes a line as one transaction.
@@ -43,6 +47,10 @@ impl Commands {
 
     fn chain(&mut self, name: &str, hook: &str, rules: &[String]) {
         self.add(&format!("add chain {} {name} {{ {hook} policy accept; }}", self.table));
+        self.rules(name, rules);
+    }
+
+    fn rules(&mut self, name: &str, rules: &[String]) {
         for rule in rules {
             self.add(&format!("add rule {} {name} {rule}", self.table));
         }
@@ -54,12 +62,30 @@ impl Ruleset {
     pub(super) fn intercepting(&self) -> String {
         let mut commands = Commands::new(&self.names.table());
         commands.add(&format!("create table {} {{ flags owner; }}", commands.table));
-        let hook = "type filter hook prerouting priority mangle;";
-        commands.chain("arriving", hook, &self.arriving());
-        let hook = "type route hook output priority mangle;";
-        commands.chain("leaving", hook, &self.leaving());
+        for (name, hook, rules) in self.chains() {
+            commands.chain(name, hook, &rules);
+        }
         commands.add(&format!("add chain {} {LAST_CHAIN}", commands.table));
         commands.text
+    }
+
+    /// Puts these rules in place of others in that table.
+    pub(super) fn changing(&self) -> String {
+        let mut commands = Commands::new(&self.names.table());
+        for (name, hook, rules) in self.chains() {
+            // It is there, unless another version has made the table.
+            commands.chain(name, hook, &[]);
+            commands.add(&format!("flush chain {} {name}", commands.table));
+            commands.rules(name, &rules);
+        }
+        commands.text
+    }
+
+    fn chains(&self) -> [(&'static str, &'static str, Vec<String>); 2] {
+        [
+            ("arriving", "type filter hook prerouting priority mangle;", self.arriving()),
+            ("leaving", "type route hook output priority mangle;", self.leaving()),
+        ]
     }
 
     /// The table that rejects what is not intercepted. It stays until somebody takes it away.
@@ -79,6 +105,7 @@ impl Ruleset {
             rules.extend(not_from_there());
             rules.extend(self.left_alone());
             rules.extend(reject.clone());
+            rules.extend(self.pings("reject"));
             commands.chain("forwarded", "type filter hook forward priority filter;", &rules);
         }
         if self.settings.output {
@@ -88,6 +115,7 @@ impl Ruleset {
                 vec![format!("meta mark {{ {marks} }} accept"), "oifname \"lo\" accept".to_owned()];
             rules.extend(self.left_alone());
             rules.extend(reject);
+            rules.extend(self.pings("reject"));
             commands.chain("leaving", "type filter hook output priority filter;", &rules);
         }
         commands.text
@@ -139,18 +167,21 @@ impl Ruleset {
                 rules.push(format!("iifname \"lo\" meta mark {deliver:#x} {to} accept"));
             }
         }
+        // The rest of a connection whose SYN was held goes nowhere else, even if its socket is gone: it is reset. With
+        // SYN cookies there is no socket yet. It stays so if other settings leave its target or interface alone by now.
+        let rest = format!("iifname != \"lo\" {} {REST}", self.rest());
+        rules.push(format!("{rest} socket transparent 1 meta mark set {deliver:#x} accept"));
+        for to in self.handed_over("tcp") {
+            rules.push(format!("{rest} {to} meta mark set {deliver:#x} accept"));
+        }
         let Some(interfaces) = self.interfaces() else { return rules };
         rules.push(format!("iifname != {interfaces} accept"));
         rules.extend(not_from_there());
         rules.extend(self.left_alone());
         rules.push(format!("{} {SYN} ct mark set {hold:#x} meta mark set {hold:#x} accept", self.families()));
+        rules.extend(self.pings(&format!("meta mark set {hold:#x} accept")));
         // Only TCP: datagrams would reach a socket that replies, and never the one that listens.
         rules.push(format!("meta l4proto tcp socket transparent 1 meta mark set {deliver:#x} accept"));
-        // The rest of a connection whose SYN was held goes nowhere else, even if its socket is gone: it is reset. With
-        // SYN cookies there is no socket yet.
-        for to in self.handed_over("tcp") {
-            rules.push(format!("ct mark {hold:#x} {to} meta mark set {deliver:#x} accept"));
-        }
         for to in self.handed_over("udp") {
             rules.push(format!("{to} meta mark set {deliver:#x} accept"));
         }
@@ -161,6 +192,8 @@ impl Ruleset {
         let Self { names, settings, .. } = self;
         let (deliver, hold, own, reply) = (names.deliver(), names.hold(), names.own(), names.reply());
         let mut rules = vec![format!("meta mark {reply:#x} ct mark set {reply:#x} accept")];
+        // The rest of a connection whose SYN was held. Others go on as they began.
+        rules.push(format!("{} {REST} meta mark set {deliver:#x} accept", self.rest()));
         if !settings.output {
             return rules;
         }
@@ -168,10 +201,28 @@ impl Ruleset {
         rules.extend(self.left_alone());
         let families = self.families();
         rules.push(format!("{families} {SYN} ct mark set {hold:#x} meta mark set {hold:#x} accept"));
-        // The rest of a connection whose SYN was held. Others go on as they began.
-        rules.push(format!("meta l4proto tcp ct mark {hold:#x} meta mark set {deliver:#x} accept"));
+        rules.extend(self.pings(&format!("meta mark set {hold:#x} accept")));
         rules.push(format!("{families} meta l4proto udp meta mark set {deliver:#x} accept"));
         rules
+    }
+
+    /// Rules for echo requests that the policy has a word about.
+    fn pings(&self, then: &str) -> Vec<String> {
+        let of = |is_v4: bool| {
+            let nets = self.pinged.iter().filter(|net| matches!(net, IpNet::V4(_)) == is_v4);
+            nets.map(IpNet::to_string).collect::<Vec<_>>().join(", ")
+        };
+        let families = [("ip", "icmp", of(true)), ("ip6", "icmpv6", of(false))];
+        let families = families.into_iter().take(1 + usize::from(self.has_ipv6));
+        let rule = |(family, icmp, nets): (&str, &str, String)| {
+            format!("{family} daddr {{ {nets} }} {icmp} type echo-request {then}")
+        };
+        families.filter(|(_, _, nets)| !nets.is_empty()).map(rule).collect()
+    }
+
+    /// What a program sends on a connection whose SYN was held.
+    fn rest(&self) -> String {
+        format!("ct direction original ct mark {:#x}", self.names.hold())
     }
 
     /// The families that are intercepted.
@@ -208,7 +259,8 @@ mod tests {
             except: vec!["10.9.1.1/8".parse().unwrap()],
             ..Default::default()
         };
-        Ruleset { names: Names::new(1, settings.mark), settings, has_ipv6: true }
+        let pinged = vec!["10.0.0.0/8".parse().unwrap()];
+        Ruleset { names: Names::new(1, settings.mark), settings, has_ipv6: true, pinged }
     }
 
     #[test]
@@ -221,15 +273,17 @@ mod tests {
             "iifname \"whimbrel1\" tcp flags",
             "iifname \"whimbrel1\" meta l4proto udp ct mark set 0x574800ff accept",
             "iifname \"whimbrel1\" accept",
+            "arriving iifname != \"lo\" ct direction original ct mark 0x57480006 tcp flags & (fin | syn | rst | ack) != syn meta nfproto ipv4 meta l4proto tcp tproxy",
             "iifname != { \"lan0\" } accept",
             "arriving fib daddr type != unicast accept",
             "arriving ct state new fib saddr . iif oif missing drop",
             "arriving ct direction reply",
             "arriving ip daddr 10.0.0.0/8 accept",
             "ct mark set 0x57480006 meta mark set 0x57480006 accept",
-            "meta l4proto tcp socket transparent 1",
-            "arriving ct mark 0x57480006 meta nfproto ipv4 meta l4proto tcp tproxy",
+            "arriving ip daddr { 10.0.0.0/8 } icmp type echo-request meta mark set 0x57480006 accept",
+            "arriving meta l4proto tcp socket transparent 1",
             "udp tproxy ip6 to [::1]:7893 meta mark set",
+            "leaving ct direction original ct mark 0x57480006 tcp flags",
             "leaving meta mark 0x57480000 accept",
             "leaving ct direction reply",
             "leaving meta nfproto { ipv4, ipv6 } tcp flags",

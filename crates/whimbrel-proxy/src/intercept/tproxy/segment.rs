@@ -98,7 +98,7 @@ fn unreachable(ip: PacketBuilderStep<IpHeaders>, target: IpAddr, what: Refusal) 
     Unreachable::V6(ip.icmpv6(Icmpv6Type::DestinationUnreachable(why)))
 }
 
-fn ip(from: IpAddr, to: IpAddr) -> Option<PacketBuilderStep<IpHeaders>> {
+pub(super) fn ip(from: IpAddr, to: IpAddr) -> Option<PacketBuilderStep<IpHeaders>> {
     match (from, to) {
         (IpAddr::V4(from), IpAddr::V4(to)) => {
             let (source, destination) = (from.octets(), to.octets());

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::os::fd::{AsFd, IntoRawFd, OwnedFd};
 
 use tokio::io::unix::AsyncFd;
 use tun_rs::{DeviceBuilder, SyncDevice};
@@ -27,6 +28,25 @@ impl Tun {
         let device = DeviceBuilder::new().name(name).build_sync().map_err(&failed)?;
         device.set_nonblocking(true).map_err(&failed)?;
         prepare(name, has_ipv6)?;
+        Self::register(device)
+    }
+
+    /// Goes on with the interface of another process.
+    pub(super) fn of(file: OwnedFd) -> Result<Self, TproxyError> {
+        let failed = TproxyError::system("taking over the TUN interface failed");
+        #[allow(unsafe_code, reason = "the crate cannot know that it is a TUN interface")]
+        // SAFETY: the descriptor is open and nobody else's from here on.
+        let device = unsafe { SyncDevice::from_fd(file.into_raw_fd()) }.map_err(&failed)?;
+        Self::register(device)
+    }
+
+    /// Returns what another process needs to have the interface.
+    pub(super) fn file(&self) -> io::Result<OwnedFd> {
+        self.0.as_fd().try_clone_to_owned()
+    }
+
+    fn register(device: SyncDevice) -> Result<Self, TproxyError> {
+        let failed = TproxyError::system("waiting for the TUN interface failed");
         #[allow(unsafe_code, reason = "the runtime cannot know whether a descriptor stays open")]
         // SAFETY: the device owns its descriptor, and never changes or closes it before it is dropped.
         let registered = unsafe { AsyncFd::register(device) };

@@ -37,16 +37,15 @@ const BETWEEN_ERRORS: Duration = Duration::from_millis(10);
 pub(super) struct Datagrams {
     ingress: Ingress,
     tun: Arc<Tun>,
-    replies: Replies,
+    replies: Arc<Replies>,
     told: Mutex<Option<Instant>>,
 }
 
 type Sent = (SocketAddr, Bytes);
 
 impl Datagrams {
-    /// Datagrams that go where the rules say. Replies go out with `mark`.
-    pub(super) fn new(ingress: Ingress, tun: Arc<Tun>, mark: u32) -> Arc<Self> {
-        let replies = Replies::new(mark, Arc::clone(&tun));
+    /// Datagrams that go where the rules say. Replies go out by `replies`.
+    pub(super) fn new(ingress: Ingress, tun: Arc<Tun>, replies: Arc<Replies>) -> Arc<Self> {
         Arc::new(Self { ingress, tun, replies, told: Mutex::default() })
     }
 

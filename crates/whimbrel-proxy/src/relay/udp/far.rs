@@ -2,7 +2,7 @@
 //! come from anywhere (endpoint-independent mapping and filtering, RFC 4787 sections 4.1 and 5).
 
 use std::collections::HashMap;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -19,6 +19,7 @@ use super::programs::Programs;
 use crate::policy::{Permits, Protocol};
 use crate::protocol::{Announcement, Context, Datagram, Host, Manner, Refusal, Target};
 use crate::relay::connect::look_up;
+use crate::relay::echo::Pings;
 use crate::relay::mark::{Mark, set_mark};
 use crate::relay::record::{FlowRecord, Running};
 use crate::relay::session::SessionContext;
@@ -40,6 +41,7 @@ pub(crate) struct FarPrograms {
     outgoing: Arc<Outgoing>,
     codecs: Arc<Codecs>,
     found: mpsc::Sender<Found>,
+    pings: Pings,
     contexts: HashMap<Context, Entry>,
     programs: HashMap<SocketAddr, FarProgram>,
     /// Bytes that wait for names.
@@ -66,6 +68,8 @@ enum State {
     ToProgram,
     /// They go to this address.
     To(SocketAddr),
+    /// They are ICMP echo with this host.
+    Echo(IpAddr),
     /// The name is being looked up.
     LookingUp(Vec<Bytes>),
     Refused(Refusal),
@@ -103,7 +107,8 @@ impl FarPrograms {
         found: mpsc::Sender<Found>,
     ) -> Self {
         let (contexts, programs) = (HashMap::new(), HashMap::new());
-        Self { context, outgoing, codecs, found, contexts, programs, waiting: 0 }
+        let pings = Pings::new(Arc::clone(&context), Arc::clone(&outgoing));
+        Self { context, outgoing, codecs, found, pings, contexts, programs, waiting: 0 }
     }
 
     /// Returns what another process needs to go on: announcements of contexts, and each program with its sockets.
@@ -158,6 +163,7 @@ impl FarPrograms {
             Host::Ip(ip) => {
                 let address = SocketAddr::new(*ip, announced.remote.port);
                 match self.context.permits().allow(&announced.remote.host, *ip, address.port()) {
+                    true if address.port() == 0 => State::Echo(*ip),
                     true => State::To(address),
                     false => State::Refused(Refusal::Denied),
                 }
@@ -194,7 +200,16 @@ impl FarPrograms {
             State::Refused(_) => {}
             State::ToProgram => {
                 let Announcement { program, remote, .. } = entry.announced.clone();
+                if remote.port == 0 {
+                    return programs.hand_over_echo(program, remote, payload);
+                }
                 programs.hand_over(program, remote, payload, saved);
+            }
+            State::Echo(target) => {
+                let (target, program, manner) = (*target, entry.announced.program, entry.announced.manner);
+                if let Err(refusal) = self.pings.send(program, target, manner, payload) {
+                    self.refuse(context, refusal);
+                }
             }
             State::To(address) => {
                 let (address, program, manner) = (*address, entry.announced.program, entry.announced.manner);
@@ -241,6 +256,7 @@ impl FarPrograms {
 
     /// Closes the sockets of programs that were idle for too long.
     pub(crate) fn sweep(&mut self) {
+        self.pings.sweep();
         let (now, idle) = (Instant::now(), self.context.limits.udp_idle);
         let gone: Vec<_> = self
             .programs

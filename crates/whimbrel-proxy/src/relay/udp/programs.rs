@@ -30,7 +30,12 @@ pub(crate) struct Reply {
 pub struct Programs {
     peer: Arc<str>,
     all: Mutex<HashMap<SocketAddr, mpsc::Sender<Reply>>>,
+    /// Who takes what belongs to ICMP echo, of all programs.
+    echoes: Mutex<Option<EchoReplies>>,
 }
+
+/// A queue for what belongs to ICMP echo, with the program.
+pub(crate) type EchoReplies = mpsc::Sender<(SocketAddr, Reply)>;
 
 /// A UDP program that uses a peer. Dropping it takes it out.
 #[derive(Debug)]
@@ -45,16 +50,38 @@ pub(crate) fn replies() -> (mpsc::Sender<Reply>, mpsc::Receiver<Reply>) {
     mpsc::channel(WAITING)
 }
 
+/// A queue for what belongs to ICMP echo, once `take` has told whoever fills it.
+pub(crate) fn echo_replies(take: impl FnOnce(EchoReplies)) -> mpsc::Receiver<(SocketAddr, Reply)> {
+    let (sender, receiver) = mpsc::channel(WAITING);
+    take(sender);
+    receiver
+}
+
 impl Programs {
     /// Those that use this peer: so far none.
     pub(crate) fn new(peer: &Arc<str>) -> Self {
-        Self { peer: Arc::clone(peer), all: Mutex::default() }
+        Self { peer: Arc::clone(peer), all: Mutex::default(), echoes: Mutex::default() }
     }
 
     /// Adds a program, by the address it sends from. One that was there under this address gets nothing more.
     pub(crate) fn add(self: &Arc<Self>, address: SocketAddr, replies: mpsc::Sender<Reply>) -> Program {
         self.lock().insert(address, replies.clone());
         Program { programs: Arc::clone(self), address, replies }
+    }
+
+    /// Has what belongs to ICMP echo taken there from now on.
+    pub(crate) fn take_echoes(&self, echoes: EchoReplies) {
+        *self.echoes.lock().unwrap_or_else(PoisonError::into_inner) = Some(echoes);
+    }
+
+    /// Hands on what belongs to a program's ICMP echo.
+    pub(super) fn hand_over_echo(&self, program: SocketAddr, from: Target, payload: Bytes) {
+        let echoes = self.echoes.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(echoes) = echoes {
+            // A full queue loses it.
+            let reply = Reply { peer: Arc::clone(&self.peer), from, payload, saved: 0 };
+            echoes.try_send((program, reply)).ok();
+        }
     }
 
     /// Hands a datagram to a program, if there is one.

@@ -1,0 +1,102 @@
+//! Echo requests that come out of the TUN, and what their peers say to them.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use bytes::Bytes;
+
+use super::echoed::Echoed;
+use super::icmp::{Ping, error, reply, request};
+use super::tun::Tun;
+use crate::intercept::ingress::Ingress;
+use crate::policy::{Action, Decision, Key, Protocol, is_special};
+use crate::protocol::{Announcement, Echo, EchoError, Host, Target};
+use crate::relay::{Reply, echo_replies};
+
+/// The echoes of all programs.
+#[derive(Debug)]
+pub(super) struct Echoes {
+    ingress: Ingress,
+    tun: Arc<Tun>,
+    asked: Mutex<Echoed>,
+}
+
+impl Echoes {
+    pub(super) fn new(ingress: Ingress, tun: Arc<Tun>) -> Arc<Self> {
+        Arc::new(Self { ingress, tun, asked: Mutex::default() })
+    }
+
+    /// Takes a packet from the TUN, if it is an echo request.
+    pub(super) fn on_packet(&self, packet: &[u8]) {
+        let Some((ping, hops, data)) = request(packet) else { return };
+        let (program, decision) = self.decide(ping.program, ping.target);
+        if decision.rule.is_none() {
+            // A condition of its rule does not hold. It goes on as without a proxy.
+            return self.tun.write(packet);
+        }
+        match decision.action {
+            Action::Carry => {}
+            Action::Reject => {
+                let error = error(ping, EchoError::Prohibited, ping.target);
+                return error.into_iter().for_each(|error| self.tun.write(&error));
+            }
+            Action::Drop | Action::Direct | Action::Hold => return,
+        }
+        if !self.lock().ask(ping, Instant::now()) {
+            return;
+        }
+        // Without a session it is lost, as on a link that is down.
+        let Some(session) = self.ingress.peer(&decision).session() else { return };
+        let manner = self.ingress.manner(&decision);
+        let remote = SocketAddr::new(ping.target, 0).into();
+        let announcement = Announcement { program, remote, to_program: false, manner };
+        let message = Echo::Request(ping.id, hops, Bytes::copy_from_slice(data));
+        session.outgoing().send(&announcement, manner, message.to_bytes());
+    }
+
+    /// Hands on what peers say, for ever.
+    pub(super) async fn answer(self: Arc<Self>) {
+        let mut replies = echo_replies(|sender| self.ingress.take_echoes(&sender));
+        while let Some((program, reply)) = replies.recv().await {
+            self.on_reply(program, &reply);
+        }
+    }
+
+    fn on_reply(&self, program: SocketAddr, said: &Reply) -> Option<()> {
+        let Target { host: Host::Ip(target), .. } = said.from else { return None };
+        let message = Echo::from_bytes(said.payload.clone()).ok()?;
+        let (Echo::Reply(id, _) | Echo::Error(id, ..)) = message else { return None };
+        let ping = Ping { program: program.ip(), target, id };
+        // Only to who has asked, and only from whom that goes to.
+        let (_, decision) = self.decide(ping.program, target);
+        let is_from_its_peer = self.ingress.peer(&decision).context().peer == said.peer;
+        if !is_from_its_peer || !self.lock().is_asked(ping, Instant::now()) {
+            return None;
+        }
+        let packet = match message {
+            Echo::Reply(_, data) => reply(ping, &data)?,
+            // No peer speaks for this host, its links or groups.
+            Echo::Error(_, what, from) if !is_special(from) => error(ping, what, from)?,
+            Echo::Error(..) | Echo::Request(..) => return None,
+        };
+        self.tun.write(&packet);
+        Some(())
+    }
+
+    /// Returns the program as peers know it, and what the rules say.
+    fn decide(&self, program: IpAddr, target: IpAddr) -> (SocketAddr, Decision) {
+        let source = SocketAddr::new(program, 0);
+        let key = Key { protocol: Protocol::Icmp, target: SocketAddr::new(target, 0).into(), source };
+        (source, self.ingress.rules().decide(&key))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Echoed> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Forgets what was not asked for a while.
+    pub(super) fn expire(&self) {
+        self.lock().expire(Instant::now());
+    }
+}

@@ -1,0 +1,168 @@
+//! What an instance has in the kernel beside its sockets: the table, rules and routes, and the kill switch.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::task::spawn_blocking;
+
+use super::error::TproxyError;
+use super::instance::Instance;
+use super::names::Names;
+use super::program::Program;
+use super::routes;
+use super::ruleset::Ruleset;
+use super::table::Table;
+
+/// The pause before a table is made again that somebody took away.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// What an instance has in the kernel. Dropping it takes that away, if it is this process's.
+#[derive(Debug)]
+pub(super) struct Kernel(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    instance: Instance,
+    table: Option<Table>,
+    /// What the table is made of. None: another process has made it, perhaps of another version.
+    ruleset: Option<Ruleset>,
+    has_kill_switch: bool,
+    is_ours: bool,
+}
+
+impl Kernel {
+    /// Makes it all. The TUN is there already. What was made is taken back if something fails.
+    pub(super) fn create(instance: Instance, ruleset: Ruleset) -> Result<Self, TproxyError> {
+        let (names, has_ipv6) = (instance.names, ruleset.has_ipv6);
+        let state = State { instance, table: None, ruleset: None, has_kill_switch: false, is_ours: true };
+        let this = Self(Mutex::new(state));
+        routes::create(names, has_ipv6)?;
+        let mut state = this.lock();
+        state.set_kill_switch(&ruleset)?;
+        state.table = Some(Table::create(&ruleset)?);
+        state.ruleset = Some(ruleset);
+        drop(state);
+        Ok(this)
+    }
+
+    /// What another process has made. It stays there until [`Kernel::own`].
+    pub(super) fn of(instance: Instance, table: Option<Table>, has_kill_switch: bool) -> Self {
+        Self(Mutex::new(State { instance, table, ruleset: None, has_kill_switch, is_ours: false }))
+    }
+
+    /// Sets whether it all goes with this process.
+    pub(super) fn own(&self, is_ours: bool) {
+        let mut state = self.lock();
+        state.is_ours = is_ours;
+        state.table.iter_mut().for_each(|table| table.own(is_ours));
+    }
+
+    /// Takes it all away, if it is this process's.
+    pub(super) fn end(&self) {
+        self.lock().end();
+    }
+
+    /// The names of the instance.
+    pub(super) fn names(&self) -> Names {
+        self.lock().instance.names
+    }
+
+    /// Returns whether there is a kill switch.
+    pub(super) fn has_kill_switch(&self) -> bool {
+        self.lock().has_kill_switch
+    }
+
+    /// Hands out the instance and the table.
+    pub(super) fn with<T>(&self, take: impl FnOnce(&Instance, Option<&Table>) -> T) -> T {
+        let state = self.lock();
+        take(&state.instance, state.table.as_ref())
+    }
+
+    /// Puts these rules in place of those that are there, all at once. Blocks.
+    pub(super) fn change(&self, ruleset: Ruleset) -> Result<(), TproxyError> {
+        let mut state = self.lock();
+        if state.ruleset.as_ref() == Some(&ruleset) {
+            return Ok(());
+        }
+        // The switch first: whatever is intercepted from now on is never in the clear.
+        state.set_kill_switch(&ruleset)?;
+        if let Some(table) = &mut state.table {
+            table.change(&ruleset)?;
+        }
+        state.ruleset = Some(ruleset);
+        Ok(())
+    }
+
+    /// Makes the table again whenever it is lost, which nobody does by accident.
+    pub(super) async fn guard(self: Arc<Self>, tell: impl Fn(&'static str)) {
+        loop {
+            let gone = self.lock().table.as_ref().map(Table::gone);
+            match gone {
+                Some(Ok(gone)) => gone.wait().await,
+                Some(Err(_)) => return,
+                None => {}
+            }
+            tell("the process `nft` was ended, so nothing is intercepted; trying again");
+            loop {
+                tokio::time::sleep(PAUSE).await;
+                let this = Arc::clone(&self);
+                if let Ok(Ok(())) = spawn_blocking(move || this.lock().create_again()).await {
+                    break;
+                }
+            }
+            tell("traffic is intercepted again");
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn create_again(&mut self) -> Result<(), TproxyError> {
+        let Some(ruleset) = self.ruleset.as_ref().filter(|_| self.is_ours) else {
+            return Err(TproxyError::NoRights);
+        };
+        drop(self.table.take());
+        self.table = Some(Table::create(ruleset)?);
+        Ok(())
+    }
+
+    fn set_kill_switch(&mut self, ruleset: &Ruleset) -> Result<(), TproxyError> {
+        if ruleset.settings.kill_switch {
+            // It takes the place of one that is there.
+            Program::Nft.run("-f -", &ruleset.kill_switch())?;
+            self.has_kill_switch = true;
+        } else if self.has_kill_switch {
+            self.remove_kill_switch()?;
+        }
+        Ok(())
+    }
+
+    fn remove_kill_switch(&mut self) -> Result<(), TproxyError> {
+        let name = self.instance.names.kill_switch();
+        Program::Nft.run(&format!("delete table inet {name}"), "")?;
+        self.has_kill_switch = false;
+        Ok(())
+    }
+
+    fn end(&mut self) {
+        if !std::mem::take(&mut self.is_ours) {
+            return;
+        }
+        // In this order: nothing is handed over to what is gone.
+        drop(self.table.take());
+        routes::remove(self.instance.names);
+        if self.has_kill_switch {
+            // If it fails, `cleanup --all` takes it away.
+            drop(self.remove_kill_switch());
+        }
+    }
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
