@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod common;
+#[path = "tproxy/groups.rs"]
+mod groups;
 #[path = "tproxy/networks.rs"]
 mod networks;
 #[path = "tproxy/pinging.rs"]

@@ -5,6 +5,7 @@
 //!   four are pure.
 //! - [`intercept`] takes programs' connections: SOCKS5, HTTP CONNECT, fixed forwards, and TPROXY. [`relay`] has the
 //!   sockets.
+//! - `multicast` carries groups of links.
 //! - [`upgrade`] is what one process hands over to another.
 //! - [`Proxy`] puts them together.
 //!
@@ -16,6 +17,7 @@ pub mod compress;
 pub mod flow;
 mod handing_over;
 pub mod intercept;
+mod multicast;
 pub mod policy;
 pub mod protocol;
 mod proxy;
@@ -24,5 +26,6 @@ mod settings;
 mod text;
 pub mod upgrade;
 
+pub use multicast::{MulticastError, MulticastMistake, MulticastSettings};
 pub use proxy::{News, Proxy, ProxyStatus, StartError};
 pub use settings::{PeerSettings, Settings, SettingsError, WaysIn};

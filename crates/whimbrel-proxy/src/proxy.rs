@@ -16,8 +16,9 @@ use whimbrel_service::{ActivityLog, Metrics, bind_advice};
 use crate::compress::Budget;
 use crate::intercept::Ingress;
 use crate::intercept::tproxy::{Interception, TproxyError, TproxySettings};
-use crate::policy::{Condition, Permits, Rules};
-use crate::relay::{Dictionaries, DictionaryError, Flows, Limits, Peer, PeerState, SessionContext};
+use crate::multicast::{Multicast, MulticastError};
+use crate::policy::{Condition, Permits, Protocol, Rules};
+use crate::relay::{Dictionaries, DictionaryError, Flows, Limits, OwnPorts, Peer, PeerState, SessionContext};
 use crate::settings::{PeerSettings, Settings, SettingsError};
 use crate::upgrade::Parcel;
 
@@ -30,6 +31,9 @@ pub enum StartError {
     /// A dictionary cannot be used.
     #[error(transparent)]
     Dictionary(#[from] DictionaryError),
+    /// Groups cannot be joined.
+    #[error(transparent)]
+    Multicast(#[from] MulticastError),
     /// Traffic cannot be intercepted.
     #[error(transparent)]
     Tproxy(#[from] TproxyError),
@@ -95,6 +99,8 @@ pub struct Proxy {
     pub(crate) flows: Flows,
     pub(crate) limits: Arc<Limits>,
     pub(crate) ingress: Option<Ingress>,
+    /// The ports at which peers reach this proxy itself.
+    own: Arc<OwnPorts>,
     /// Where programs connect to, by way in and address as the settings have it.
     pub(crate) listeners: Vec<(String, std::net::TcpListener)>,
     pub(crate) ways_in: JoinSet<()>,
@@ -156,6 +162,12 @@ impl Proxy {
         let (flows, limits) = (Flows::default(), Arc::new(settings.limits.clone()));
         let dictionaries = Arc::new(Dictionaries::read(&settings.dictionaries)?);
         let budget = Budget::new(limits.max_compressed_flows, limits.compression_memory);
+        let multicast = settings.multicast.as_ref();
+        let multicast = multicast.map(|multicast| Multicast::new(multicast, settings.mark())).transpose()?;
+        let own: Arc<OwnPorts> = Arc::default();
+        if let Ok(address) = endpoint.local_addr() {
+            own.add(Protocol::Udp, address);
+        }
         let mut peers = BTreeMap::new();
         for peer in &settings.peers {
             let key = peer.key()?;
@@ -167,7 +179,9 @@ impl Proxy {
                 (Arc::clone(&dictionaries), &budget),
                 activity.clone(),
             )
-            .marked(settings.mark());
+            .marked(settings.mark())
+            .with_multicast(multicast.clone())
+            .with_own(&own);
             peers.insert(key, Peer::new(context, peer.standby.as_deref()));
         }
         let mut proxy = Self {
@@ -177,6 +191,7 @@ impl Proxy {
             flows,
             limits: Arc::clone(&limits),
             ingress: None,
+            own,
             listeners: Vec::new(),
             ways_in: JoinSet::new(),
             goes: watch::channel(false).0,
@@ -186,6 +201,11 @@ impl Proxy {
         };
         // Ports first: if one is taken, nobody is dialled.
         proxy.let_in(settings, parcel, &tell).await?;
+        if let Some(multicast) = multicast {
+            let peers: Vec<_> = proxy.peers.values().cloned().collect();
+            let carrying = multicast.carry(&peers)?;
+            proxy.run(carrying);
+        }
         Ok(proxy)
     }
 
@@ -315,11 +335,11 @@ impl Proxy {
     }
 
     async fn intercept(&mut self, settings: &TproxySettings) -> Result<(), StartError> {
-        let settings = settings.clone();
+        let (settings, rules) = (settings.clone(), self.settings.rules.clone());
         let failed =
             |_| TproxyError::System { what: "intercepting failed", error: io::ErrorKind::Other.into() };
         // It runs other programs.
-        let started = tokio::task::spawn_blocking(move || Interception::start(&settings)).await;
+        let started = tokio::task::spawn_blocking(move || Interception::start(&settings, &rules)).await;
         let interception = started.map_err(failed)??;
         (self.tell.0)(News::Interception("traffic is intercepted"));
         self.serve_intercepted(&interception)?;
@@ -356,6 +376,9 @@ impl Proxy {
         };
         self.listeners.push((name, bound.try_clone().map_err(failed)?));
         let listener = TcpListener::from_std(bound).map_err(failed)?;
+        if let Ok(address) = listener.local_addr() {
+            self.own.add(Protocol::Tcp, address);
+        }
         // The port may have been 0.
         tell(News::Serves(what, listener.local_addr().unwrap_or(address)));
         Ok(listener)

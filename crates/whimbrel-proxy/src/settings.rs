@@ -11,6 +11,7 @@ use whimbrel_service::{ListenSettings, ServiceSettings};
 use crate::compress::Method;
 use crate::intercept::tproxy::{TproxyMistake, TproxySettings};
 use crate::intercept::{Forward, Users};
+use crate::multicast::{MulticastMistake, MulticastSettings};
 use crate::policy::{Action, NeverMatches, Permit, Ports, Protocol, Rule, Rules};
 use crate::relay::Limits;
 use crate::text::as_text;
@@ -33,6 +34,9 @@ pub struct Settings {
     pub rules: Vec<Rule>,
     /// The files of dictionaries for compression, by the names that rules give them.
     pub dictionaries: BTreeMap<String, PathBuf>,
+    /// Multicast. Without this section there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub multicast: Option<MulticastSettings>,
     /// What flows may take.
     pub limits: Limits,
     /// The transport, with the settings of its sessions.
@@ -141,6 +145,9 @@ pub enum SettingsError {
         "the rule `{0}` has a compression, which is for flows that are carried: leave it or the action out"
     )]
     CompressesNothing(String),
+    /// The settings of multicast make no sense.
+    #[error(transparent)]
+    Multicast(#[from] MulticastMistake),
     /// The settings of interception make no sense.
     #[error(transparent)]
     Tproxy(#[from] TproxyMistake),
@@ -199,7 +206,8 @@ impl Settings {
             serde_json::to_value(plain).unwrap_or_default()
         };
         let (ours, theirs) = (without_permits(self), without_permits(other));
-        let sections = ["in", "peer", "listen", "dictionaries", "limits", "transport", "service"];
+        let sections =
+            ["in", "peer", "listen", "dictionaries", "multicast", "limits", "transport", "service"];
         sections.into_iter().filter(|section| ours.get(section) != theirs.get(section)).collect()
     }
 
@@ -266,7 +274,11 @@ impl Settings {
         Rules::new(self.rules.clone())?;
         let WaysIn { socks, connect, users, forward, tproxy } = &self.ways_in;
         tproxy.as_ref().map_or(Ok(()), TproxySettings::check)?;
-        let comes_in = socks.is_some() || connect.is_some() || !forward.is_empty() || tproxy.is_some();
+        let is_peer = |name: &str| self.peers.iter().any(|peer| peer.name.as_deref() == Some(name));
+        self.multicast.as_ref().map_or(Ok(()), |multicast| multicast.check(is_peer))?;
+        let carries = self.multicast.as_ref().is_some_and(|multicast| !multicast.groups.is_empty());
+        let comes_in =
+            socks.is_some() || connect.is_some() || !forward.is_empty() || tproxy.is_some() || carries;
         if comes_in && self.first().is_none() {
             return Err(SettingsError::NowhereToGo);
         }
@@ -347,6 +359,8 @@ mod tests {
             (format!("{socks}{peer}may_opn = []"), "unknown setting `may_opn`"),
             (format!("[in]\nforward = ['80']\n{peer}"), "is no forward"),
             (format!("[in.tproxy]\n{peer}"), "intercepts nothing"),
+            (format!("[multicast]\ninterfaces = ['lan0']\ngroups = ['10.0.0.1:5']\n{peer}"), "no group"),
+            (format!("[multicast]\ninterfaces = ['lan0']\ngroups = ['239.0.0.1:5']"), "no peer to carry"),
             (format!("{socks}{peer}[[rule]]\nname = 'r'\naccept = 'late'"), "late"),
         ] {
             let error = check(&text).unwrap_err();

@@ -112,6 +112,7 @@ async fn look_ups_of_one_peer_are_few_and_no_other_peer_waits_for_them() {
             remote: format!("n{at}.no-such-name.invalid:53").parse().unwrap(),
             to_program: false,
             manner: Manner::default(),
+            heard_by: None,
         };
         sender.send(Datagram::Announcement(Context(at), announcement).to_bytes()).await.unwrap();
         if at % 500 == 499 {

@@ -18,7 +18,7 @@ pub(crate) struct Net(File);
 impl Net {
     /// An empty network. `None`: the process may not make one.
     #[allow(unsafe_code, reason = "no safe crate of ours changes namespaces")]
-    fn new() -> Option<Self> {
+    pub(crate) fn new() -> Option<Self> {
         let made = thread::spawn(|| {
             // SAFETY: this moves only this thread into an empty network.
             let left = unsafe { libc::unshare(libc::CLONE_NEWNET) == 0 };
@@ -50,6 +50,20 @@ impl Net {
         let output = self.run(|| command.output().unwrap());
         assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Joins this host and another: 10.NUMBER.0.1 here, 10.NUMBER.0.2 there, and the same in IPv6.
+    pub(crate) fn cable(&self, here: &str, host: &Self, there: &str, number: &str) {
+        use std::os::fd::AsRawFd;
+
+        let other = format!("/proc/{}/fd/{}", std::process::id(), host.0.as_raw_fd());
+        self.command(&format!("ip link add {here} type veth peer name {there} netns {other}"));
+        for (net, device, end) in [(self, here, 1), (host, there, 2)] {
+            net.command(&format!("ip address add 10.{number}.0.{end}/24 dev {device}"));
+            // No other host can have the same address, so duplicate address detection is not needed.
+            net.command(&format!("ip address add fd0{number}::{end}/64 dev {device} nodad"));
+            net.command(&format!("ip link set {device} up"));
+        }
     }
 
     pub(crate) fn set(&self, what: &str, value: &str) {
@@ -110,16 +124,7 @@ impl Networks {
 
     /// Joins the gateway and a host: 10.NUMBER.0.1 at the gateway, 10.NUMBER.0.2 at the host, and the same in IPv6.
     fn cable(&self, here: &str, host: &Net, there: &str, number: &str) {
-        use std::os::fd::AsRawFd;
-
-        let other = format!("/proc/{}/fd/{}", std::process::id(), host.0.as_raw_fd());
-        self.gate.command(&format!("ip link add {here} type veth peer name {there} netns {other}"));
-        for (net, device, end) in [(&self.gate, here, 1), (host, there, 2)] {
-            net.command(&format!("ip address add 10.{number}.0.{end}/24 dev {device}"));
-            // No other host can have the same address, so duplicate address detection is not needed.
-            net.command(&format!("ip address add fd0{number}::{end}/64 dev {device} nodad"));
-            net.command(&format!("ip link set {device} up"));
-        }
+        self.gate.cable(here, host, there, number);
     }
 
     /// Starts a proxy on each side, and waits for their session. `tproxy` and `rules` are parts of the near one's file.

@@ -52,7 +52,7 @@ impl UdpProgram {
         // Without a session the datagram is lost, as on a link that is down.
         if let Some(session) = peer.session() {
             let manner = self.ingress.manner(&decision);
-            let announcement = Announcement { program, remote, to_program: false, manner };
+            let announcement = Announcement::of_program(program, remote, manner);
             let saved = session.outgoing().send(&announcement, manner, Bytes::copy_from_slice(payload));
             return (Action::Carry, saved);
         }

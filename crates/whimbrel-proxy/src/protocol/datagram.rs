@@ -41,10 +41,18 @@ pub struct Announcement {
     pub to_program: bool,
     /// How the receiver should send what comes back, in the opinion of the sender.
     pub manner: Manner,
+    /// The proxy that has heard them on a link, if the remote is a group. They are sent on there, and nothing comes back.
+    pub heard_by: Option<Instance>,
 }
+
+/// The mark of a proxy that carries groups: random bytes, chosen when it starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Instance(pub [u8; 16]);
 
 /// The field of an announcement for datagrams that go to the program.
 const TO_PROGRAM: u8 = 130;
+/// The field of an announcement for datagrams to a group.
+const HEARD_BY: u8 = 132;
 
 /// Why a context's datagrams are not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +89,17 @@ pub enum Datagram {
 impl Announcement {
     /// What a remote sends to a program.
     pub fn to_program(program: SocketAddr, remote: Target, manner: Manner) -> Self {
-        Self { program, remote, to_program: true, manner }
+        Self { program, remote, to_program: true, manner, heard_by: None }
+    }
+
+    /// What a program sends to a remote.
+    pub fn of_program(program: SocketAddr, remote: Target, manner: Manner) -> Self {
+        Self { program, remote, to_program: false, manner, heard_by: None }
+    }
+
+    /// What a program sends to a group, as this proxy has heard it.
+    pub fn of_group(program: SocketAddr, group: Target, heard_by: Instance, manner: Manner) -> Self {
+        Self { heard_by: Some(heard_by), ..Self::of_program(program, group, manner) }
     }
 
     fn to_bytes(&self) -> Vec<u8> {
@@ -91,16 +109,27 @@ impl Announcement {
         if self.to_program {
             bytes.extend_from_slice(&[TO_PROGRAM, 0, 0]);
         }
+        if let Some(Instance(mark)) = self.heard_by {
+            bytes.extend_from_slice(&[HEARD_BY, 0, mark.len() as u8]);
+            bytes.extend_from_slice(&mark);
+        }
         bytes
     }
 
     fn from_bytes(bytes: &[u8]) -> Result<Self, Malformed> {
-        let mut to_program = false;
-        let Opening { target, source, manner } = Opening::with(bytes, |kind, _| {
-            to_program |= kind == TO_PROGRAM;
-            kind == TO_PROGRAM
+        let (mut to_program, mut heard_by) = (false, None);
+        let Opening { target, source, manner } = Opening::with(bytes, |kind, value| match kind {
+            TO_PROGRAM => {
+                to_program = true;
+                true
+            }
+            HEARD_BY => {
+                heard_by = value.try_into().ok().map(Instance);
+                heard_by.is_some()
+            }
+            _ => false,
         })?;
-        Ok(Self { program: source.ok_or(Malformed(WHAT))?, remote: target, to_program, manner })
+        Ok(Self { program: source.ok_or(Malformed(WHAT))?, remote: target, to_program, manner, heard_by })
     }
 }
 
@@ -213,6 +242,7 @@ mod tests {
             remote: "example.org:53".parse().unwrap(),
             to_program: false,
             manner: Manner { priority: Some(9), ..Manner::default() },
+            heard_by: None,
         };
         let back = Announcement { to_program: true, ..announcement.clone() };
         for (number, length) in [(0, 1), (15, 1), (16, 2), (4_095, 2), (4_096, 4), (1 << 28, 8), (LARGEST, 8)]
@@ -228,6 +258,10 @@ mod tests {
             for message in [
                 plain,
                 Datagram::Announcement(context, echo),
+                Datagram::Announcement(
+                    context,
+                    Announcement { heard_by: Some(Instance([9; 16])), ..announcement.clone() },
+                ),
                 Datagram::Plain(context, Bytes::new()),
                 Datagram::Announced(context, announcement.clone(), payload),
                 Datagram::Announcement(context, announcement.clone()),

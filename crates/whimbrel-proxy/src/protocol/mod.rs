@@ -9,7 +9,7 @@ mod opening;
 mod target;
 
 pub use answer::{Agreement, Answer, AnswerReader, Outcome};
-pub use datagram::{Announcement, Context, Datagram, Refusal};
+pub use datagram::{Announcement, Context, Datagram, Instance, Refusal};
 pub use echo::{Echo, EchoError, EchoId};
 pub use fields::Malformed;
 pub use manner::{Compression, Manner};

@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout_at};
 use super::limits::Limits;
 use super::mark::{Mark, connect_marked};
 use super::session::SessionContext;
-use crate::policy::Permits;
+use crate::policy::{Permits, Protocol};
 use crate::protocol::{Host, Outcome, Target};
 
 /// The most addresses of a name that are tried.
@@ -47,7 +47,11 @@ pub(super) async fn connect_for(target: &Target, context: &SessionContext) -> Re
     if !permits.may_look_up(target.port) {
         return Err(Outcome::Denied);
     }
-    let allowed = |ip| permits.allow(&target.host, ip, target.port);
+    let allowed = |ip| {
+        let is_allowed = permits.allow(&target.host, ip, target.port);
+        // A flow to this proxy itself would be a loop.
+        is_allowed && !context.is_loop(Protocol::Tcp, SocketAddr::new(ip, target.port))
+    };
     let turn = match &target.host {
         Host::Name(_) => Some(&*context.shares.look_ups),
         Host::Ip(_) => None,

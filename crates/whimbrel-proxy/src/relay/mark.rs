@@ -10,13 +10,13 @@ pub(crate) type Mark = Option<u32>;
 
 /// Sets the mark of a socket.
 #[cfg(target_os = "linux")]
-pub(super) fn set_mark(socket: &impl std::os::fd::AsFd, mark: Mark) -> io::Result<()> {
+pub(crate) fn set_mark(socket: &impl std::os::fd::AsFd, mark: Mark) -> io::Result<()> {
     mark.map_or(Ok(()), |mark| socket2::SockRef::from(socket).set_mark(mark))
 }
 
 /// Sets no mark: without interception there is none.
 #[cfg(not(target_os = "linux"))]
-pub(super) fn set_mark<S>(_: &S, _: Mark) -> io::Result<()> {
+pub(crate) fn set_mark<S>(_: &S, _: Mark) -> io::Result<()> {
     Ok(())
 }
 

@@ -1,5 +1,6 @@
 //! Sockets, streams and sessions: the thin shell around [`flow`](crate::flow).
 
+mod allowance;
 mod carrier;
 mod channel;
 mod connect;
@@ -14,6 +15,7 @@ mod metrics;
 mod near;
 mod network;
 mod over;
+mod own_ports;
 mod packing;
 mod parking;
 mod peer;
@@ -28,12 +30,15 @@ mod totals;
 mod udp;
 mod wish;
 
+pub(crate) use allowance::Allowance;
 pub(crate) use channel::Saved;
 pub use dictionaries::{Dictionaries, DictionaryError};
 pub(crate) use direct::DirectFlow;
 pub use limits::Limits;
+pub(crate) use mark::{Mark, set_mark};
 pub use near::{Opened, Refused};
 pub(crate) use over::Over;
+pub(crate) use own_ports::OwnPorts;
 pub(crate) use packing::Unpacked;
 pub(crate) use peer::GONE_AFTER;
 pub use peer::{Peer, PeerState};

@@ -1,5 +1,6 @@
 //! A session with a peer: what the peer opens here, and datagrams in both directions.
 
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use tokio::sync::mpsc;
@@ -11,6 +12,7 @@ use super::far::FarEnd;
 use super::limits::Limits;
 use super::mark::Mark;
 use super::near::{Opened, Refused};
+use super::own_ports::OwnPorts;
 use super::reach::{Reach, Reached};
 use super::record::{FlowRecord, Flows, Running};
 use super::restarts::Restarts;
@@ -20,7 +22,8 @@ use super::udp::{Codecs, FarPrograms, Found, Outgoing, Programs};
 use super::wish::Wish;
 use crate::compress::Budget;
 use crate::flow::Ended;
-use crate::policy::Permits;
+use crate::multicast::Multicast;
+use crate::policy::{Permits, Protocol};
 use crate::protocol::{Datagram, Opening};
 use crate::upgrade::UdpParts;
 
@@ -40,6 +43,10 @@ pub struct SessionContext {
     activity: Option<ActivityLog>,
     /// The mark of connections and datagrams that are sent for the peer, and of direct ones.
     pub(crate) mark: Mark,
+    /// Where groups of the peer are sent on.
+    pub(crate) multicast: Option<Arc<Multicast>>,
+    /// Our own ports.
+    pub(crate) own: Arc<OwnPorts>,
 }
 
 impl SessionContext {
@@ -53,12 +60,36 @@ impl SessionContext {
         activity: Option<ActivityLog>,
     ) -> Self {
         let (permits, shares) = (RwLock::new(Arc::new(permits)), Shares::new(&limits, compression));
-        Self { peer: peer.into(), permits, limits, flows, shares, dictionaries, activity, mark: None }
+        let (peer, own) = (peer.into(), Arc::default());
+        Self {
+            peer,
+            permits,
+            limits,
+            flows,
+            shares,
+            dictionaries,
+            activity,
+            mark: None,
+            multicast: None,
+            own,
+        }
     }
 
     /// Marks what is sent for the peer.
     pub fn marked(mut self, mark: Option<u32>) -> Self {
         self.mark = mark;
+        self
+    }
+
+    /// Has the peer's groups sent on there.
+    pub(crate) fn with_multicast(mut self, multicast: Option<Arc<Multicast>>) -> Self {
+        self.multicast = multicast;
+        self
+    }
+
+    /// Refuses targets at these ports of ours.
+    pub(crate) fn with_own(mut self, own: &Arc<OwnPorts>) -> Self {
+        self.own = Arc::clone(own);
         self
     }
 
@@ -70,6 +101,19 @@ impl SessionContext {
     /// Sets what the peer may open from now on.
     pub fn set_permits(&self, permits: Permits) {
         *self.permits.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(permits);
+    }
+
+    /// Returns whether a target is this proxy itself. If it is, that is noted.
+    pub(super) fn is_loop(&self, protocol: Protocol, target: SocketAddr) -> bool {
+        let is_loop = self.own.has(protocol, target);
+        if is_loop {
+            let why = "the target is a port of this proxy: a loop";
+            self.note(
+                "loop refused",
+                serde_json::json!({ "protocol": protocol, "target": target, "why": why }),
+            );
+        }
+        is_loop
     }
 
     pub(crate) fn note(&self, what: &str, more: serde_json::Value) {

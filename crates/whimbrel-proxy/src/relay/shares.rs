@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use tokio::sync::Semaphore;
 
-use super::echo::Allowance;
+use super::allowance::Allowance;
 use super::limits::Limits;
 use crate::compress::Budget;
 
@@ -14,6 +14,9 @@ const LOOK_UPS: usize = 16;
 
 /// Echo requests that are sent for one peer in a second. Further ones are lost.
 const ECHOES_PER_SECOND: u32 = 100;
+
+/// Datagrams to groups that are sent on for one peer in a second. Further ones are lost.
+const SENT_ON_PER_SECOND: u32 = 1_000;
 
 /// What is left of a peer's shares.
 #[derive(Debug)]
@@ -28,6 +31,8 @@ pub(super) struct Shares {
     pub(super) udp_programs: Arc<Semaphore>,
     /// Its echo requests.
     echoes: Mutex<Allowance>,
+    /// Its datagrams to groups.
+    sent_on: Mutex<Allowance>,
     /// The contexts for compression.
     pub(super) compression: Budget,
 }
@@ -41,12 +46,22 @@ impl Shares {
             look_ups: shared(LOOK_UPS),
             udp_programs: shared(limits.max_udp_programs),
             echoes: Mutex::new(Allowance::new(ECHOES_PER_SECOND)),
+            sent_on: Mutex::new(Allowance::new(SENT_ON_PER_SECOND)),
             compression: compression.of_peer(),
         }
     }
 
     /// Returns whether one more echo request may be sent for the peer.
     pub(super) fn may_ping(&self) -> bool {
-        self.echoes.lock().unwrap_or_else(PoisonError::into_inner).take(Instant::now())
+        take(&self.echoes)
     }
+
+    /// Returns whether one more datagram to a group may be sent on for the peer.
+    pub(super) fn may_send_on(&self) -> bool {
+        take(&self.sent_on)
+    }
+}
+
+fn take(allowance: &Mutex<Allowance>) -> bool {
+    allowance.lock().unwrap_or_else(PoisonError::into_inner).take(Instant::now())
 }

@@ -50,7 +50,7 @@ impl Echoes {
         let Some(session) = self.ingress.peer(&decision).session() else { return };
         let manner = self.ingress.manner(&decision);
         let remote = SocketAddr::new(ping.target, 0).into();
-        let announcement = Announcement { program, remote, to_program: false, manner };
+        let announcement = Announcement::of_program(program, remote, manner);
         let message = Echo::Request(ping.id, hops, Bytes::copy_from_slice(data));
         session.outgoing().send(&announcement, manner, message.to_bytes());
     }

@@ -40,11 +40,11 @@ pub struct Interception {
 }
 
 impl Interception {
-    /// Begins to intercept. [`Interception::serve`] must run then. It blocks while programs set up the kernel.
+    /// Begins to intercept by these rules. [`Interception::serve`] must run then. It blocks while programs set up the kernel.
     ///
     /// # Errors
     /// The process has no right to, something is missing or taken, or the kernel does not forward. Nothing is left then.
-    pub fn start(settings: &TproxySettings) -> Result<Self, TproxyError> {
+    pub fn start(settings: &TproxySettings, rules: &[Rule]) -> Result<Self, TproxyError> {
         let (port, has_ipv6) = (settings.port, has_ipv6());
         let (tcp, udp) = open(port, has_ipv6)?;
         // Before anything is made, so that nothing has to be taken back.
@@ -55,8 +55,7 @@ impl Interception {
         let names = instance.names;
         let tun = Arc::new(Tun::create(&names.tun(), has_ipv6)?);
         let replies = Arc::new(Replies::new(names.reply(), Arc::clone(&tun)));
-        // ICMP follows once the rules are known.
-        let ruleset = Ruleset { names, settings: settings.clone(), has_ipv6, pinged: Vec::new() };
+        let ruleset = ruleset(names, settings, has_ipv6, rules);
         let kernel = Arc::new(Kernel::create(instance, ruleset)?);
         Ok(Self { kernel, tun, tcp, udp, replies, port, has_ipv6 })
     }
@@ -125,15 +124,9 @@ impl Interception {
         rules: &[Rule],
         tell: impl Fn(&'static str) + Send + Sync + 'static,
     ) {
-        let (kernel, ruleset) = (Arc::clone(&self.kernel), self.ruleset(settings, rules));
+        let kernel = Arc::clone(&self.kernel);
+        let ruleset = ruleset(kernel.names(), settings, self.has_ipv6, rules);
         tokio::spawn(async move { change(&kernel, ruleset, &tell).await });
-    }
-
-    fn ruleset(&self, settings: &TproxySettings, rules: &[Rule]) -> Ruleset {
-        let (names, settings) = (self.kernel.names(), settings.clone());
-        let pinged = rules.iter().filter(|rule| rule.protocol == Some(Protocol::Icmp));
-        let pinged = IpNet::aggregate(&pinged.flat_map(Rule::networks).collect());
-        Ruleset { names, settings, has_ipv6: self.has_ipv6, pinged }
     }
 
     /// Returns what serves programs, for ever, by these settings. `tell` hears if somebody took the table away, or if it
@@ -148,7 +141,7 @@ impl Interception {
         let (tun, kernel) = (Arc::clone(&self.tun), Arc::clone(&self.kernel));
         let echoes = Echoes::new(ingress.clone(), Arc::clone(&tun));
         let gate = Gate::new(ingress.clone(), Arc::clone(&tun), Arc::clone(&echoes));
-        let ruleset = self.ruleset(settings, ingress.rules().all());
+        let ruleset = ruleset(kernel.names(), settings, self.has_ipv6, ingress.rules().all());
         let datagrams = Datagrams::new(ingress, tun, Arc::clone(&self.replies));
         let tcp = self.tcp.iter().map(|socket| tokio::net::TcpListener::from_std(socket.try_clone()?));
         let tcp: Vec<_> = tcp.collect::<io::Result<_>>().map_err(&failed)?;
@@ -168,6 +161,13 @@ impl Interception {
             while tasks.join_next().await.is_some() {}
         })
     }
+}
+
+/// What is intercepted by these settings and rules.
+fn ruleset(names: Names, settings: &TproxySettings, has_ipv6: bool, rules: &[Rule]) -> Ruleset {
+    let pinged = rules.iter().filter(|rule| rule.protocol == Some(Protocol::Icmp));
+    let pinged: Vec<IpNet> = pinged.flat_map(Rule::networks).collect();
+    Ruleset { names, settings: settings.clone(), has_ipv6, pinged: IpNet::aggregate(&pinged) }
 }
 
 /// Puts rules in place of others.

@@ -28,7 +28,7 @@ impl Interception {
     ///
     /// # Errors
     /// Always.
-    pub fn start(_: &TproxySettings) -> Result<Self, TproxyError> {
+    pub fn start(_: &TproxySettings, _: &[Rule]) -> Result<Self, TproxyError> {
         Err(TproxyError::NotLinux)
     }
 

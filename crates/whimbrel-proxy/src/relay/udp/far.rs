@@ -17,7 +17,7 @@ use super::codecs::Codecs;
 use super::outgoing::Outgoing;
 use super::programs::Programs;
 use crate::policy::{Permits, Protocol};
-use crate::protocol::{Announcement, Context, Datagram, Host, Manner, Refusal, Target};
+use crate::protocol::{Announcement, Context, Datagram, Host, Instance, Manner, Refusal, Target};
 use crate::relay::connect::look_up;
 use crate::relay::echo::Pings;
 use crate::relay::mark::{Mark, set_mark};
@@ -70,6 +70,8 @@ enum State {
     To(SocketAddr),
     /// They are ICMP echo with this host.
     Echo(IpAddr),
+    /// They are sent on to this group, as that proxy has heard them.
+    Group(SocketAddr, Instance),
     /// The name is being looked up.
     LookingUp(Vec<Bytes>),
     Refused(Refusal),
@@ -164,6 +166,9 @@ impl FarPrograms {
                 let address = SocketAddr::new(*ip, announced.remote.port);
                 match self.context.permits().allow(&announced.remote.host, *ip, address.port()) {
                     true if address.port() == 0 => State::Echo(*ip),
+                    true if announced.heard_by.is_some() => self.group(&announced, address),
+                    // A session within a session of the same pair.
+                    true if self.context.is_loop(Protocol::Udp, address) => State::Refused(Refusal::Denied),
                     true => State::To(address),
                     false => State::Refused(Refusal::Denied),
                 }
@@ -205,6 +210,12 @@ impl FarPrograms {
                 }
                 programs.hand_over(program, remote, payload, saved);
             }
+            State::Group(group, instance) => {
+                let multicast = self.context.multicast.as_ref().filter(|_| self.context.shares.may_send_on());
+                if let Some(multicast) = multicast {
+                    multicast.send_on(*instance, entry.announced.program, *group, &payload);
+                }
+            }
             State::Echo(target) => {
                 let (target, program, manner) = (*target, entry.announced.program, entry.announced.manner);
                 if let Err(refusal) = self.pings.send(program, target, manner, payload) {
@@ -218,6 +229,21 @@ impl FarPrograms {
                 }
             }
         }
+    }
+
+    /// Returns what becomes of datagrams to a group that the peer may reach.
+    fn group(&self, announced: &Announcement, group: SocketAddr) -> State {
+        let (multicast, heard_by) = (&self.context.multicast, announced.heard_by);
+        let (Some(multicast), Some(instance)) = (multicast, heard_by.filter(|_| group.ip().is_multicast()))
+        else {
+            return State::Refused(Refusal::Unusable);
+        };
+        if multicast.is(instance) {
+            self.context
+                .note("datagrams refused", serde_json::json!({ "why": "they come from this proxy: a loop" }));
+            return State::Refused(Refusal::Denied);
+        }
+        State::Group(group, instance)
     }
 
     /// Returns a datagram as it was before it was compressed, and its context. `None`: it cannot be read.
@@ -237,7 +263,12 @@ impl FarPrograms {
         let (waiting, program, manner) =
             (std::mem::take(waiting), entry.announced.program, entry.announced.manner);
         self.waiting -= waiting.iter().map(Bytes::len).sum::<usize>();
-        match found.address {
+        let found_address =
+            found.address.and_then(|address| match self.context.is_loop(Protocol::Udp, address) {
+                true => Err(Refusal::Denied),
+                false => Ok(address),
+            });
+        match found_address {
             Ok(address) => {
                 entry.state = State::To(address);
                 for payload in waiting {
@@ -415,7 +446,7 @@ impl Replies {
             self.running.record.count(length as u64, 0);
             let manner = *self.manner.lock().unwrap_or_else(PoisonError::into_inner);
             let said = Manner { compression: manner.compression, ..Manner::default() };
-            let announcement = Announcement { program, remote: from.into(), to_program: true, manner: said };
+            let announcement = Announcement::to_program(program, from.into(), said);
             let saved = self.outgoing.send(&announcement, manner, Bytes::copy_from_slice(&buffer[..length]));
             self.running.record.save(saved, 0);
         }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 /// A bucket that fills with time.
 #[derive(Debug)]
-pub(in crate::relay) struct Allowance {
+pub(crate) struct Allowance {
     per_second: u32,
     /// Since when it has been filling, if it is not full.
     empty_at: Option<Instant>,
@@ -12,12 +12,12 @@ pub(in crate::relay) struct Allowance {
 
 impl Allowance {
     /// So many a second, and as many at once after a second without any.
-    pub(in crate::relay) fn new(per_second: u32) -> Self {
+    pub(crate) fn new(per_second: u32) -> Self {
         Self { per_second, empty_at: None }
     }
 
     /// Takes one out. Returns whether there was one.
-    pub(in crate::relay) fn take(&mut self, now: Instant) -> bool {
+    pub(crate) fn take(&mut self, now: Instant) -> bool {
         let each = Duration::from_secs(1) / self.per_second;
         // What is older than a second overflows.
         let full = now.checked_sub(Duration::from_secs(1));

@@ -1,0 +1,31 @@
+//! What there is in place of multicast on other systems: an error.
+
+use std::future::Ready;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use super::settings::{MulticastError, MulticastSettings};
+use crate::protocol::Instance;
+use crate::relay::{Mark, Peer};
+
+/// Multicast, which there is on Linux only.
+#[derive(Debug)]
+pub(crate) enum Multicast {}
+
+impl Multicast {
+    pub(crate) fn new(_: &MulticastSettings, _: Mark) -> Result<Arc<Self>, MulticastError> {
+        Err(MulticastError::NotLinux)
+    }
+
+    pub(crate) fn carry(self: &Arc<Self>, _: &[Peer]) -> Result<Ready<()>, MulticastError> {
+        match **self {}
+    }
+
+    pub(crate) fn is(&self, _: Instance) -> bool {
+        match *self {}
+    }
+
+    pub(crate) fn send_on(&self, _: Instance, _: SocketAddr, _: SocketAddr, _: &[u8]) {
+        match *self {}
+    }
+}
