@@ -20,7 +20,8 @@ struct Member(UdpSocket, SocketAddr);
 impl Member {
     fn new(net: &Net, device: &str, group: &str) -> Self {
         let group: SocketAddr = group.parse().unwrap();
-        let index = net.command(&format!("cat /sys/class/net/{device}/ifindex")).trim().parse();
+        let shown = net.command(&format!("ip -oneline link show dev {device}"));
+        let index = shown.split(':').next().unwrap().parse();
         let any = if group.is_ipv4() { "0.0.0.0:5000" } else { "[::]:5000" };
         let socket = net.run(|| {
             let socket = UdpSocket::bind(any).unwrap();
@@ -158,7 +159,9 @@ fn hear_once(sites: &Sites, is_root: bool) {
             pair[0].send(&what);
             let patience = Duration::from_millis(1_500);
             let (there, here) = (pair[1].heard(&what, patience), pair[0].heard(&what, patience));
-            assert_eq!(there.len(), 1, "two gateways, one copy: {there:?}");
+            // Two gateways carry it, and one is heard. In the other direction, both may send on at the same moment.
+            let most = if std::ptr::eq(pair[1], hall) { 1 } else { 2 };
+            assert!((1..=most).contains(&there.len()), "{there:?}");
             assert_eq!(here.len(), 1, "only its own comes back: {here:?}");
         }
     }

@@ -50,6 +50,11 @@ impl<'a> Near<'a> {
         command.arg("--replace").stdout(File::create("/dev/full").unwrap()).stderr(Stdio::piped());
         let output = self.networks.gate.run(|| command.output().unwrap());
         assert_fails(&output, hint);
+        self.goes_on();
+    }
+
+    fn goes_on(&self) {
+        until("the former process goes on", || UnixStream::connect(self.control()).is_ok());
     }
 
     /// Another process asks, takes part of what it gets, and is gone.
@@ -60,6 +65,8 @@ impl<'a> Near<'a> {
         control.read_exact(&mut [0; 26]).unwrap();
         control.write_all(b"go\n").unwrap();
         control.read_exact(&mut [0; 20]).unwrap();
+        drop(control);
+        self.goes_on();
     }
 }
 

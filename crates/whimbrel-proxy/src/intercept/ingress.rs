@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use socket2::SockRef;
 use tokio::net::TcpStream;
+use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 
 use super::accept::Places;
@@ -18,8 +19,8 @@ use crate::compress::Dictionary;
 use crate::policy::{Action, Decision, Key, Protocol, Rule, Rules};
 use crate::protocol::{Compression, Manner, Opening, Target};
 use crate::relay::{
-    DirectFlow, EchoReplies, FlowRecord, FlowState, Flows, GONE_AFTER, Limits, Opened, Peer, Refused,
-    Session, Steering, Unpacked,
+    DirectFlow, EchoReply, FlowRecord, FlowState, Flows, GONE_AFTER, Limits, Opened, Peer, Refused, Session,
+    Steering, Unpacked,
 };
 
 /// How long a program waits for an absent peer.
@@ -137,9 +138,9 @@ impl Ingress {
         });
     }
 
-    /// Has what belongs to ICMP echo, of all peers, taken there.
-    pub(super) fn take_echoes(&self, echoes: &EchoReplies) {
-        self.0.peers.values().for_each(|peer| peer.programs().take_echoes(echoes.clone()));
+    /// Returns a queue of each peer for what belongs to ICMP echo, so that none fills another's.
+    pub(super) fn echoes(&self) -> Vec<mpsc::Receiver<EchoReply>> {
+        self.0.peers.values().map(|peer| peer.programs().echoes()).collect()
     }
 
     pub(super) fn limits(&self) -> &Limits {

@@ -128,10 +128,11 @@ impl Multicast {
             let mut state = self.lock();
             let State { links, seen, senders, heard } = &mut *state;
             let link = links.iter().find(|link| link.index == joined.link);
-            // Who sends on in the name of others is not on the link, and we ourselves are no source.
-            link.is_some_and(|link| link.has(source.ip()) && !senders.are(source, |ip| link.has(ip)))
-                && heard.take(now)
+            // Who sends on in the name of others is not on the link, and we ourselves are no source. What others have sent
+            // on is remembered, too: it is not sent on once more.
+            heard.take(now)
                 && seen.hear(joined.link, joined.group, payload, now)
+                && link.is_some_and(|link| link.has(source.ip()) && !senders.are(source, |ip| link.has(ip)))
         };
         if !carries {
             return;
@@ -156,7 +157,7 @@ impl Multicast {
         for link in &*links {
             // An address of one link means nothing on others, so it tells nothing.
             let is_from_there = link.has(source.ip()) && !is_of_a_link(source.ip());
-            if !is_from_there && seen.send(link.index, (instance, source), group, payload, now) {
+            if !is_from_there && seen.send(link.index, instance, group, payload, now) {
                 senders.send(link, source, group, payload);
             }
         }

@@ -14,7 +14,8 @@ use crate::protocol::Instance;
 
 /// How long a datagram is remembered. The queues of a session keep none for longer.
 const LATELY: Duration = Duration::from_secs(2);
-/// The most datagrams that are remembered of each kind. With more, nothing more is let through.
+/// The most datagrams that are remembered of each kind on a link: far more than one peer can send. With more, nothing more
+/// is let through.
 const MOST: usize = 16_384;
 
 /// A link, by the index of its interface.
@@ -26,13 +27,12 @@ pub(super) struct Seen {
     /// Its keys are nobody's to guess, so nobody can make two datagrams look alike.
     hasher: RandomState,
     heard: Memory<()>,
-    sent: Memory<()>,
-    /// Which proxy a datagram of a source came from first.
-    origins: Memory<Instance>,
+    /// What was sent on, and which proxy it came from first.
+    sent: Memory<Instance>,
 }
 
 #[derive(Debug)]
-struct Memory<T>(HashMap<(Link, u64), (T, Instant)>);
+struct Memory<T>(HashMap<Link, HashMap<u64, (T, Instant)>>);
 
 impl<T> Default for Memory<T> {
     fn default() -> Self {
@@ -42,25 +42,26 @@ impl<T> Default for Memory<T> {
 
 impl<T> Memory<T> {
     fn lately(&self, link: Link, key: u64, now: Instant) -> Option<&T> {
-        let (what, at) = self.0.get(&(link, key))?;
+        let (what, at) = self.0.get(&link)?.get(&key)?;
         (now.duration_since(*at) < LATELY).then_some(what)
     }
 
     /// Returns whether there was room.
     fn remember(&mut self, link: Link, key: u64, what: T, now: Instant) -> bool {
-        if self.0.len() >= MOST {
-            self.0.retain(|_, (_, at)| now.duration_since(*at) < LATELY);
+        let of_link = self.0.entry(link).or_default();
+        if of_link.len() >= MOST {
+            of_link.retain(|_, (_, at)| now.duration_since(*at) < LATELY);
         }
-        let has_room = self.0.len() < MOST;
+        let has_room = of_link.len() < MOST;
         if has_room {
-            self.0.insert((link, key), (what, now));
+            of_link.insert(key, (what, now));
         }
         has_room
     }
 }
 
 impl Seen {
-    /// A datagram was heard on a link. Returns whether it is carried to peers.
+    /// A datagram was heard on a link, whoever sent it. Returns whether it is new there, and no copy of what was sent on.
     pub(super) fn hear(&mut self, link: Link, group: SocketAddr, payload: &[u8], now: Instant) -> bool {
         let key = self.hasher.hash_one((group, payload));
         self.sent.lately(link, key, now).is_none() && self.heard.remember(link, key, (), now)
@@ -70,20 +71,19 @@ impl Seen {
     pub(super) fn send(
         &mut self,
         link: Link,
-        from: (Instance, SocketAddr),
+        from: Instance,
         group: SocketAddr,
         payload: &[u8],
         now: Instant,
     ) -> bool {
-        let (instance, source) = from;
         let key = self.hasher.hash_one((group, payload));
-        let of_source = self.hasher.hash_one((group, source, payload));
-        // Two gateways of one network both carry it. What one of them carries twice was sent twice.
-        let is_anothers = self.origins.lately(link, of_source, now).is_some_and(|first| *first != instance);
+        // Two gateways of one network both carry it, and who hears a proxy may take it for a source. What one proxy
+        // carries twice was sent twice.
+        let is_anothers = self.sent.lately(link, key, now).is_some_and(|first| *first != from);
         if is_anothers || self.heard.lately(link, key, now).is_some() {
             return false;
         }
-        self.origins.remember(link, of_source, instance, now) && self.sent.remember(link, key, (), now)
+        self.sent.remember(link, key, from, now)
     }
 }
 
@@ -94,17 +94,17 @@ mod tests {
     const ONE: Instance = Instance([1; 16]);
     const TWO: Instance = Instance([2; 16]);
 
-    fn addresses() -> (SocketAddr, SocketAddr) {
-        ("239.1.2.3:5000".parse().unwrap(), "10.0.0.1:7".parse().unwrap())
+    fn group() -> SocketAddr {
+        "239.1.2.3:5000".parse().unwrap()
     }
 
     #[test]
     fn nothing_goes_back_to_where_it_came_from_and_nothing_is_carried_twice() {
-        let (mut seen, now, (group, source)) = (Seen::default(), Instant::now(), addresses());
+        let (mut seen, now, group) = (Seen::default(), Instant::now(), group());
         assert!(seen.hear(1, group, b"from the link", now));
         assert!(seen.hear(1, group, b"from the link", now), "its sender sends it again");
-        assert!(!seen.send(1, (ONE, source), group, b"from the link", now), "it is known there");
-        assert!(seen.send(2, (ONE, source), group, b"from the link", now), "not on another link");
+        assert!(!seen.send(1, ONE, group, b"from the link", now), "it is known there");
+        assert!(seen.send(2, ONE, group, b"from the link", now), "not on another link");
         assert!(!seen.hear(2, group, b"from the link", now), "a copy of what we have sent");
         let later = now + LATELY;
         assert!(seen.hear(2, group, b"from the link", later));
@@ -112,31 +112,30 @@ mod tests {
 
     #[test]
     fn of_two_gateways_on_one_network_one_is_heard() {
-        let (mut seen, now, (group, source)) = (Seen::default(), Instant::now(), addresses());
+        let (mut seen, now, group) = (Seen::default(), Instant::now(), group());
         for _ in 0..3 {
-            assert!(seen.send(1, (ONE, source), group, b"x", now), "what is sent several times comes so");
-            assert!(!seen.send(1, (TWO, source), group, b"x", now));
+            assert!(seen.send(1, ONE, group, b"x", now), "what is sent several times comes so");
+            assert!(!seen.send(1, TWO, group, b"x", now));
         }
-        let other = "10.0.0.2:7".parse().unwrap();
-        assert!(seen.send(1, (TWO, other), group, b"x", now), "of somebody else");
-        assert!(seen.send(1, (TWO, source), group, b"x", now + LATELY), "the first is gone");
+        assert!(seen.send(1, TWO, group, b"y", now), "something else");
+        assert!(seen.send(1, TWO, group, b"x", now + LATELY), "the first is gone");
     }
 
     #[test]
     fn a_flood_fills_no_memory() {
-        let (mut seen, now, (group, _)) = (Seen::default(), Instant::now(), addresses());
+        let (mut seen, now, group) = (Seen::default(), Instant::now(), group());
         let heard = (0..30_000_u32).filter(|at| seen.hear(1, group, &at.to_be_bytes(), now)).count();
-        assert_eq!((heard, seen.heard.0.len()), (MOST, MOST));
+        assert_eq!((heard, seen.heard.0[&1].len()), (MOST, MOST));
         assert!(seen.hear(1, group, b"later", now + LATELY));
-        assert_eq!(seen.heard.0.len(), 1);
+        assert_eq!(seen.heard.0[&1].len(), 1);
     }
 
     /// Three networks in a ring, each pair joined by two proxies that send on with addresses of their own: A and B by 0 and 1,
     /// B and C by 2 and 3, C and A by 4 and 5.
     #[test]
     fn a_ring_of_three_networks_does_not_feed_itself() {
-        let (mut proxies, now, (group, source)) =
-            (std::array::from_fn::<_, 6, _>(|_| Seen::default()), Instant::now(), addresses());
+        let (mut proxies, now, group) =
+            (std::array::from_fn::<_, 6, _>(|_| Seen::default()), Instant::now(), group());
         let on = [[0, 5], [1, 2], [3, 4]];
         let (mut waiting, mut sent) = (vec![0], [1, 0, 0]);
         while let Some(network) = waiting.pop() {
@@ -146,7 +145,7 @@ mod tests {
                 }
                 let (other, there) = (proxy ^ 1, [0, 1, 1, 2, 2, 0][proxy ^ 1]);
                 let instance = Instance([proxy as u8; 16]);
-                if proxies[other].send(1, (instance, source), group, b"x", now) {
+                if proxies[other].send(1, instance, group, b"x", now) {
                     sent[there] += 1;
                     assert!(sent[there] < 10, "it goes round");
                     waiting.push(there);

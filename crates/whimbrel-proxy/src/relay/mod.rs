@@ -46,5 +46,5 @@ pub(crate) use record::FlowState;
 pub use record::{FlowRecord, Flows};
 pub use session::{Session, SessionContext};
 pub(crate) use steering::Steering;
-pub(crate) use udp::{EchoReplies, Reply, echo_replies, replies};
+pub(crate) use udp::{EchoReply, Reply, replies};
 pub use udp::{Program, Programs};

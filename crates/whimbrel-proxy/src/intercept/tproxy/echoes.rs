@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use bytes::Bytes;
+use tokio::sync::mpsc;
 
 use super::echoed::Echoed;
 use super::icmp::{Ping, error, reply, request};
@@ -12,7 +13,7 @@ use super::tun::Tun;
 use crate::intercept::ingress::Ingress;
 use crate::policy::{Action, Decision, Key, Protocol, is_special};
 use crate::protocol::{Announcement, Echo, EchoError, Host, Target};
-use crate::relay::{Reply, echo_replies};
+use crate::relay::{EchoReply, Reply};
 
 /// The echoes of all programs.
 #[derive(Debug)]
@@ -55,9 +56,8 @@ impl Echoes {
         session.outgoing().send(&announcement, manner, message.to_bytes());
     }
 
-    /// Hands on what peers say, for ever.
-    pub(super) async fn answer(self: Arc<Self>) {
-        let mut replies = echo_replies(|sender| self.ingress.take_echoes(&sender));
+    /// Hands on what a peer says, for ever.
+    pub(super) async fn answer(self: Arc<Self>, mut replies: mpsc::Receiver<EchoReply>) {
         while let Some((program, reply)) = replies.recv().await {
             self.on_reply(program, &reply);
         }

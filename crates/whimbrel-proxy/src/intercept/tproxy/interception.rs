@@ -139,6 +139,7 @@ impl Interception {
     ) -> Result<impl Future<Output = ()> + Send + use<T>, TproxyError> {
         let failed = TproxyError::system("serving what is intercepted failed");
         let (tun, kernel) = (Arc::clone(&self.tun), Arc::clone(&self.kernel));
+        let echo_replies = ingress.echoes();
         let echoes = Echoes::new(ingress.clone(), Arc::clone(&tun));
         let gate = Gate::new(ingress.clone(), Arc::clone(&tun), Arc::clone(&echoes));
         let ruleset = ruleset(kernel.names(), settings, self.has_ipv6, ingress.rules().all());
@@ -150,7 +151,9 @@ impl Interception {
         Ok(async move {
             let mut tasks = JoinSet::new();
             tasks.spawn(Arc::clone(&gate).hold());
-            tasks.spawn(echoes.answer());
+            for replies in echo_replies {
+                tasks.spawn(Arc::clone(&echoes).answer(replies));
+            }
             tcp.into_iter().for_each(|socket| drop(tasks.spawn(Arc::clone(&gate).accept(socket))));
             udp.into_iter().for_each(|socket| drop(tasks.spawn(Arc::clone(&datagrams).take(socket))));
             tasks.spawn(async move {

@@ -31,6 +31,8 @@ pub(in crate::relay) struct Pings {
     back: Arc<Replies>,
     v4: Option<Pinger>,
     v6: Option<Pinger>,
+    /// Whether it was said that there is no socket.
+    is_said: bool,
 }
 
 #[derive(Debug)]
@@ -56,7 +58,7 @@ impl Drop for Pinger {
 impl Pings {
     pub(in crate::relay) fn new(context: Arc<SessionContext>, outgoing: Arc<Outgoing>) -> Self {
         let back = Arc::new(Replies { asked: Mutex::default(), outgoing });
-        Self { context, back, v4: None, v6: None }
+        Self { context, back, v4: None, v6: None, is_said: false }
     }
 
     /// Sends a request to a target that the peer may reach. What is too often, too long or unreadable is lost.
@@ -76,7 +78,10 @@ impl Pings {
         let pinger = if is_v4 { &mut self.v4 } else { &mut self.v6 };
         let pinger = match pinger {
             Some(pinger) => pinger,
-            None => pinger.insert(Pinger::open(is_v4, &self.context, &self.back)?),
+            None => match Pinger::open(is_v4, &self.context, &self.back) {
+                Ok(opened) => pinger.insert(opened),
+                Err(error) => return Err(self.unusable(&error)),
+            },
         };
         let request = Request { program, target, id, manner };
         let Some(number) = self.back.lock().ask(request, now) else { return Ok(()) };
@@ -87,6 +92,15 @@ impl Pings {
             self.back.error(number, target, what, target);
         }
         Ok(())
+    }
+
+    /// Says once what is missing.
+    fn unusable(&mut self, error: &io::Error) -> Refusal {
+        if !std::mem::replace(&mut self.is_said, true) {
+            let why = format!("no socket for ICMP echo (CAP_NET_RAW, or net.ipv4.ping_group_range): {error}");
+            self.context.note("echo refused", serde_json::json!({ "why": why }));
+        }
+        Refusal::Unusable
     }
 
     /// Forgets requests that nobody answers.
@@ -104,19 +118,13 @@ fn unreachable(error: &io::Error) -> Option<EchoError> {
 }
 
 impl Pinger {
-    fn open(is_v4: bool, context: &SessionContext, back: &Arc<Replies>) -> Result<Self, Refusal> {
-        let opened = open(is_v4).and_then(|(socket, id)| {
-            set_mark(&socket, context.mark)?;
-            socket.set_nonblocking(true)?;
-            // Both kinds are read and written as UDP's sockets are.
-            let socket = std::net::UdpSocket::from(OwnedFd::from(socket));
-            Ok((Arc::new(UdpSocket::from_std(socket)?), id))
-        });
-        let (socket, id) = opened.map_err(|error| {
-            let why = format!("no socket for ICMP echo (CAP_NET_RAW, or net.ipv4.ping_group_range): {error}");
-            context.note("echo refused", serde_json::json!({ "why": why }));
-            Refusal::Unusable
-        })?;
+    fn open(is_v4: bool, context: &SessionContext, back: &Arc<Replies>) -> io::Result<Self> {
+        let (socket, id) = open(is_v4)?;
+        set_mark(&socket, context.mark)?;
+        socket.set_nonblocking(true)?;
+        // Both kinds are read and written as UDP's sockets are.
+        let socket = std::net::UdpSocket::from(OwnedFd::from(socket));
+        let socket = Arc::new(UdpSocket::from_std(socket)?);
         let receiving = Arc::clone(back).receive(Arc::clone(&socket), is_v4, id);
         let receiving = tokio::spawn(receiving).abort_handle();
         Ok(Self { socket, id, receiving })

@@ -8,5 +8,5 @@ mod programs;
 pub(crate) use codecs::Codecs;
 pub(crate) use far::{FarPrograms, Found};
 pub(crate) use outgoing::Outgoing;
-pub(crate) use programs::{EchoReplies, Reply, echo_replies, replies};
+pub(crate) use programs::{EchoReply, Reply, replies};
 pub use programs::{Program, Programs};

@@ -31,11 +31,11 @@ pub struct Programs {
     peer: Arc<str>,
     all: Mutex<HashMap<SocketAddr, mpsc::Sender<Reply>>>,
     /// Who takes what belongs to ICMP echo, of all programs.
-    echoes: Mutex<Option<EchoReplies>>,
+    echoes: Mutex<Option<mpsc::Sender<EchoReply>>>,
 }
 
-/// A queue for what belongs to ICMP echo, with the program.
-pub(crate) type EchoReplies = mpsc::Sender<(SocketAddr, Reply)>;
+/// What belongs to ICMP echo, with the program.
+pub(crate) type EchoReply = (SocketAddr, Reply);
 
 /// A UDP program that uses a peer. Dropping it takes it out.
 #[derive(Debug)]
@@ -50,13 +50,6 @@ pub(crate) fn replies() -> (mpsc::Sender<Reply>, mpsc::Receiver<Reply>) {
     mpsc::channel(WAITING)
 }
 
-/// A queue for what belongs to ICMP echo, once `take` has told whoever fills it.
-pub(crate) fn echo_replies(take: impl FnOnce(EchoReplies)) -> mpsc::Receiver<(SocketAddr, Reply)> {
-    let (sender, receiver) = mpsc::channel(WAITING);
-    take(sender);
-    receiver
-}
-
 impl Programs {
     /// Those that use this peer: so far none.
     pub(crate) fn new(peer: &Arc<str>) -> Self {
@@ -69,9 +62,11 @@ impl Programs {
         Program { programs: Arc::clone(self), address, replies }
     }
 
-    /// Has what belongs to ICMP echo taken there from now on.
-    pub(crate) fn take_echoes(&self, echoes: EchoReplies) {
-        *self.echoes.lock().unwrap_or_else(PoisonError::into_inner) = Some(echoes);
+    /// Returns a queue into which everything goes from now on that belongs to ICMP echo.
+    pub(crate) fn echoes(&self) -> mpsc::Receiver<EchoReply> {
+        let (sender, receiver) = mpsc::channel(WAITING);
+        *self.echoes.lock().unwrap_or_else(PoisonError::into_inner) = Some(sender);
+        receiver
     }
 
     /// Hands on what belongs to a program's ICMP echo.
