@@ -282,7 +282,7 @@ impl Proxy {
                         (&self.interception, &self.settings.ways_in.tproxy)
                     {
                         let tell = self.tell.clone();
-                        running.follow(settings, &new.rules, move |what| (tell.0)(News::Interception(what)));
+                        running.follow(settings, ingress, move |what| (tell.0)(News::Interception(what)));
                     }
                     self.settings.rules.clone_from(&new.rules);
                     said.push("rules changed".to_owned());

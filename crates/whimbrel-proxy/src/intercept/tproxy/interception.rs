@@ -105,7 +105,10 @@ impl Interception {
         self.kernel.own(is_ours);
     }
 
-    /// Returns what of these settings cannot change while flows run.
+    /// Checks that flows can go on with these settings.
+    ///
+    /// # Errors
+    /// They differ in what cannot change while flows run, or the kernel does not forward.
     pub(crate) fn keeps(&self, settings: &TproxySettings) -> Result<(), TproxyError> {
         let (_, mark) = self.kernel.names().parts();
         if settings.mark != mark {
@@ -117,20 +120,32 @@ impl Interception {
         check_forwarding(&settings.interfaces)
     }
 
-    /// Follows other rules, of which some may be for ICMP.
+    /// Follows rules that have changed: some may be for ICMP.
     pub(crate) fn follow(
         &self,
         settings: &TproxySettings,
-        rules: &[Rule],
+        ingress: &Ingress,
         tell: impl Fn(&'static str) + Send + Sync + 'static,
     ) {
-        let kernel = Arc::clone(&self.kernel);
-        let ruleset = ruleset(kernel.names(), settings, self.has_ipv6, rules);
-        tokio::spawn(async move { change(&kernel, ruleset, &tell).await });
+        let (kernel, wanted) = (Arc::clone(&self.kernel), self.wanted(settings, ingress));
+        tokio::spawn(async move { change(&kernel, wanted, &tell).await });
+    }
+
+    /// What is to be intercepted whenever that is asked.
+    fn wanted(
+        &self,
+        settings: &TproxySettings,
+        ingress: &Ingress,
+    ) -> impl FnOnce(Names) -> Ruleset + Send + use<> {
+        let (settings, ingress, has_ipv6) = (settings.clone(), ingress.clone(), self.has_ipv6);
+        move |names| ruleset(names, &settings, has_ipv6, ingress.rules().all())
     }
 
     /// Returns what serves programs, for ever, by these settings. `tell` hears if somebody took the table away, or if it
     /// could not be changed.
+    ///
+    /// # Errors
+    /// There are too many open files.
     pub fn serve<T: Fn(&'static str) + Send + Sync + 'static>(
         &self,
         settings: &TproxySettings,
@@ -142,7 +157,7 @@ impl Interception {
         let echo_replies = ingress.echoes();
         let echoes = Echoes::new(ingress.clone(), Arc::clone(&tun));
         let gate = Gate::new(ingress.clone(), Arc::clone(&tun), Arc::clone(&echoes));
-        let ruleset = ruleset(kernel.names(), settings, self.has_ipv6, ingress.rules().all());
+        let wanted = self.wanted(settings, &ingress);
         let datagrams = Datagrams::new(ingress, tun, Arc::clone(&self.replies));
         let tcp = self.tcp.iter().map(|socket| tokio::net::TcpListener::from_std(socket.try_clone()?));
         let tcp: Vec<_> = tcp.collect::<io::Result<_>>().map_err(&failed)?;
@@ -158,7 +173,7 @@ impl Interception {
             udp.into_iter().for_each(|socket| drop(tasks.spawn(Arc::clone(&datagrams).take(socket))));
             tasks.spawn(async move {
                 // The rules may be those of another process's settings.
-                change(&kernel, ruleset, &tell).await;
+                change(&kernel, wanted, &tell).await;
                 kernel.guard(tell).await;
             });
             while tasks.join_next().await.is_some() {}
@@ -174,9 +189,13 @@ fn ruleset(names: Names, settings: &TproxySettings, has_ipv6: bool, rules: &[Rul
 }
 
 /// Puts rules in place of others.
-async fn change(kernel: &Arc<Kernel>, ruleset: Ruleset, tell: &impl Fn(&'static str)) {
+async fn change(
+    kernel: &Arc<Kernel>,
+    wanted: impl FnOnce(Names) -> Ruleset + Send + 'static,
+    tell: &impl Fn(&'static str),
+) {
     let changing = Arc::clone(kernel);
-    let changed = spawn_blocking(move || changing.change(ruleset)).await;
+    let changed = spawn_blocking(move || changing.change(wanted)).await;
     if !matches!(changed, Ok(Ok(()))) {
         tell("what is intercepted could not be changed: it stays as it was");
     }

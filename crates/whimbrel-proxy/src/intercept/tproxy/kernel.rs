@@ -78,19 +78,22 @@ impl Kernel {
         take(&state.instance, state.table.as_ref())
     }
 
-    /// Puts these rules in place of those that are there, all at once. Blocks.
-    pub(super) fn change(&self, ruleset: Ruleset) -> Result<(), TproxyError> {
+    /// Puts rules in place of those that are there, all at once, as they are wanted at that moment. Blocks.
+    pub(super) fn change(&self, wanted: impl FnOnce(Names) -> Ruleset) -> Result<(), TproxyError> {
         let mut state = self.lock();
-        if state.ruleset.as_ref() == Some(&ruleset) {
+        // Whoever asks last has the last word, whatever order they come in.
+        let ruleset = wanted(state.instance.names);
+        if !state.is_ours || state.ruleset.as_ref() == Some(&ruleset) {
             return Ok(());
         }
         // The switch first: whatever is intercepted from now on is never in the clear.
         state.set_kill_switch(&ruleset)?;
-        if let Some(table) = &mut state.table {
-            table.change(&ruleset)?;
+        // A table that is made again has them, too.
+        state.ruleset = Some(ruleset.clone());
+        match &mut state.table {
+            Some(table) => table.change(&ruleset),
+            None => Ok(()),
         }
-        state.ruleset = Some(ruleset);
-        Ok(())
     }
 
     /// Makes the table again whenever it is lost, which nobody does by accident.

@@ -49,7 +49,7 @@ impl Interception {
         match *self {}
     }
 
-    pub(crate) fn follow(&self, _: &TproxySettings, _: &[Rule], _: impl Fn(&'static str)) {
+    pub(crate) fn follow(&self, _: &TproxySettings, _: &Ingress, _: impl Fn(&'static str)) {
         match *self {}
     }
 
