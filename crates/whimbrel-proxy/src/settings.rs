@@ -360,7 +360,7 @@ mod tests {
             (format!("[in]\nforward = ['80']\n{peer}"), "is no forward"),
             (format!("[in.tproxy]\n{peer}"), "intercepts nothing"),
             (format!("[multicast]\ninterfaces = ['lan0']\ngroups = ['10.0.0.1:5']\n{peer}"), "no group"),
-            (format!("[multicast]\ninterfaces = ['lan0']\ngroups = ['239.0.0.1:5']"), "no peer to carry"),
+            ("[multicast]\ninterfaces = ['lan0']\ngroups = ['239.0.0.1:5']".to_owned(), "no peer to carry"),
             (format!("{socks}{peer}[[rule]]\nname = 'r'\naccept = 'late'"), "late"),
         ] {
             let error = check(&text).unwrap_err();
