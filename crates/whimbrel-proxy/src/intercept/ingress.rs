@@ -139,6 +139,7 @@ impl Ingress {
     }
 
     /// Returns a queue of each peer for what belongs to ICMP echo, so that none fills another's.
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only TPROXY carries ICMP echo"))]
     pub(super) fn echoes(&self) -> Vec<mpsc::Receiver<EchoReply>> {
         self.0.peers.values().map(|peer| peer.programs().echoes()).collect()
     }

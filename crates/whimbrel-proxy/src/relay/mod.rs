@@ -30,12 +30,15 @@ mod totals;
 mod udp;
 mod wish;
 
+#[cfg(target_os = "linux")]
 pub(crate) use allowance::Allowance;
 pub(crate) use channel::Saved;
 pub use dictionaries::{Dictionaries, DictionaryError};
 pub(crate) use direct::DirectFlow;
 pub use limits::Limits;
-pub(crate) use mark::{Mark, set_mark};
+pub(crate) use mark::Mark;
+#[cfg(target_os = "linux")]
+pub(crate) use mark::set_mark;
 pub use near::{Opened, Refused};
 pub(crate) use over::Over;
 pub(crate) use own_ports::OwnPorts;

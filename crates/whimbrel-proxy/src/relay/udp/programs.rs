@@ -63,6 +63,7 @@ impl Programs {
     }
 
     /// Returns a queue into which everything goes from now on that belongs to ICMP echo.
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only TPROXY carries ICMP echo"))]
     pub(crate) fn echoes(&self) -> mpsc::Receiver<EchoReply> {
         let (sender, receiver) = mpsc::channel(WAITING);
         *self.echoes.lock().unwrap_or_else(PoisonError::into_inner) = Some(sender);
