@@ -177,6 +177,7 @@ async fn a_peer_answers_for_no_remote_that_is_reached_over_another() {
             remote: remote.parse().unwrap(),
             to_program: true,
             manner: Manner::default(),
+            heard_by: None,
         };
         Datagram::Announced(Context(context), announcement, Bytes::from_static(text)).to_bytes()
     };
