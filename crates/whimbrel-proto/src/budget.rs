@@ -143,7 +143,7 @@ pub struct Budgets {
     /// The memory for the first windows of one peer's sessions, in bytes. It is separate from `memory`, and each
     /// session takes at most stream 0's first window. No other peer can use it up.
     pub first: Budget,
-    /// What applications have handed over for peers and sessions still hold, in bytes.
+    /// The data that applications have handed over for peers and that sessions still hold, in bytes.
     pub send: Budget,
 }
 

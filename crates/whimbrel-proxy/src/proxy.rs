@@ -48,7 +48,7 @@ pub enum StartError {
 pub enum News {
     /// Programs can connect here.
     Serves(&'static str, SocketAddr),
-    /// What becomes of intercepted traffic from now on.
+    /// The fate of intercepted traffic from now on, in words.
     Interception(&'static str),
     /// A peer that is dialled came or went.
     Peer(Arc<str>, PeerState),
@@ -113,7 +113,7 @@ impl std::fmt::Debug for Tell {
     }
 }
 
-/// What [`Proxy::status`] shows. Cheap to clone.
+/// The status that [`Proxy::status`] returns. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct ProxyStatus {
     peers: Arc<BTreeMap<PublicKey, Peer>>,
@@ -215,7 +215,7 @@ impl Proxy {
         self.flows.register(metrics);
     }
 
-    /// What the proxy shows of itself.
+    /// Returns the proxy's status.
     pub fn status(&self) -> ProxyStatus {
         ProxyStatus { peers: Arc::clone(&self.peers), flows: self.flows.clone() }
     }

@@ -28,12 +28,12 @@ pub struct Settings {
     /// Where to listen for peers. Without this section, the proxy only dials.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub listen: Option<ListenSettings>,
-    /// What becomes of flows: the first rule that matches decides. Without any, everything is carried.
+    /// The rules that decide on flows. The first that matches decides. Without any, everything is carried.
     #[serde(rename = "rule")]
     pub rules: Vec<Rule>,
     /// The files of dictionaries for compression, by the names that rules give them.
     pub dictionaries: BTreeMap<String, PathBuf>,
-    /// What flows may take.
+    /// The limits on what flows take.
     pub limits: Limits,
     /// The transport, with the settings of its sessions.
     pub transport: TransportConfig,
@@ -75,7 +75,7 @@ pub struct PeerSettings {
     /// The name of the peer that new flows go to while this one cannot be reached.
     #[serde(default)]
     pub standby: Option<String>,
-    /// What it may open here. Default: nothing.
+    /// The targets that it may open here. Default: none.
     #[serde(default, with = "as_text::list")]
     pub may_open: Vec<Permit>,
 }

@@ -1,4 +1,4 @@
-//! What a hostile peer gets from a proxy: what its permits and shares say, and nothing of others.
+//! A hostile peer gets what its permits and shares say, and nothing of others.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::time::Duration;

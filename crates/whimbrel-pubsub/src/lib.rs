@@ -1,3 +1,3 @@
-//! What publishers, subscribers and brokers share.
+//! The parts that publishers, subscribers and brokers share.
 
 #![warn(missing_debug_implementations)]

@@ -81,7 +81,7 @@ pub(crate) async fn play(screen: &Screen, scale: &Scale, seed: u64) -> anyhow::R
     Ok(findings)
 }
 
-/// What was sent and what arrived.
+/// The data that was sent and the data that arrived.
 struct Shown {
     file: Vec<u8>,
     outage: Outage,

@@ -39,7 +39,7 @@ Examples:
 
 /// The code of the abort for a second peer.
 const BUSY: u64 = 3;
-/// What the peer is told if this end was interrupted.
+/// The text for the peer if this end was interrupted.
 const INTERRUPTED: &str = "interrupted";
 /// How long to keep answering a peer that closes more slowly.
 const LINGER: Duration = Duration::from_secs(5);

@@ -58,7 +58,7 @@ impl ExplainCommand {
     }
 }
 
-/// What becomes of a flow, in words.
+/// Returns the fate of a flow, in words.
 fn said(decision: &Decision, settings: &Settings) -> String {
     let what = match decision.action {
         Action::Carry => match decision.peer.clone().or_else(|| first(settings)) {

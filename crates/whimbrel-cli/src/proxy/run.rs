@@ -33,7 +33,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// How often it is tried again.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// What it has made in the kernel belongs to its process.
+/// The rules and sockets that it has made in the kernel belong to its process.
 const NOT_REPLACED: &str = "a proxy with [in.tproxy] cannot be replaced while it runs: stop it, and start the other without --replace";
 
 /// Runs a proxy until Ctrl-C or SIGTERM.

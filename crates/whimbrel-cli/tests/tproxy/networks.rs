@@ -167,7 +167,7 @@ impl Networks {
         command
     }
 
-    /// What there is of ours in the gateway's kernel.
+    /// Returns everything of ours that is in the gateway's kernel.
     pub(crate) fn left(&self) -> String {
         let mut left = self.gate.command("nft list tables");
         for family in ["-4", "-6"] {

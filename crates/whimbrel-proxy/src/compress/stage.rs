@@ -45,7 +45,7 @@ pub struct Compressed<C> {
     /// Pieces that are being written, and the program's bytes in them.
     pieces: VecDeque<Bytes>,
     taken: usize,
-    /// What was read and is not undone.
+    /// The bytes that were read and are not decompressed.
     input: VecDeque<Bytes>,
     link: Arc<LinkBytes>,
     restart: Arc<Restart>,
@@ -111,7 +111,7 @@ impl<C: Channel> Compressed<C> {
         Some((paused, self.taken))
     }
 
-    /// What begins a new context when the peer wishes one.
+    /// Returns the handle that begins a new context when the peer wishes one.
     pub fn restart(&self) -> &Arc<Restart> {
         &self.restart
     }

@@ -53,8 +53,7 @@ pub enum Direction {
     Done,
 }
 
-/// What a flow has in hand: bytes that were read at one end and are not yet written at the other, and how far each
-/// direction is.
+/// The bytes that a flow has read at one end and not yet written at the other, and how far each direction is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InHand {
     /// From the program to the peer.

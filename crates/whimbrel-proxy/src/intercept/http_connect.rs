@@ -23,7 +23,7 @@ const MOST_HEADERS: usize = 64;
 #[derive(Debug, PartialEq, Eq)]
 struct Request {
     target: Target,
-    /// What the program sent behind its request.
+    /// The bytes that the program sent behind its request.
     first: Bytes,
 }
 

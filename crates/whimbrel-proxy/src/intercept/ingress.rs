@@ -1,4 +1,4 @@
-//! What each way in needs: the rules, the peers that flows go to, and the limits.
+//! The parts that each way in needs: the rules, the peers that flows go to, and the limits.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

@@ -20,7 +20,7 @@ const MOST_REMOTES: usize = 1_024;
 pub(super) struct UdpProgram {
     ingress: Ingress,
     address: SocketAddr,
-    /// What the rules say of each remote.
+    /// The decisions of the rules on each remote.
     remotes: HashMap<Target, Decision>,
     /// The rules by which that was decided.
     rules: Arc<Rules>,

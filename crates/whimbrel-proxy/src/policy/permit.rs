@@ -1,4 +1,4 @@
-//! What a peer may open here. Without a permit it is nothing.
+//! The targets that a peer may open here. Without a permit it may open none.
 
 use std::fmt;
 use std::net::IpAddr;

@@ -33,7 +33,7 @@ impl Protocol {
     }
 }
 
-/// What becomes of a flow.
+/// The fate of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Action {
@@ -60,7 +60,7 @@ pub enum Accept {
     Early,
 }
 
-/// What a flow is known by.
+/// The properties of a flow that rules look at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Key {
     /// Its protocol.
@@ -89,7 +89,7 @@ pub struct Rule {
     /// Only while all of these hold towards its peer.
     #[serde(default, with = "as_text::list")]
     pub when: Vec<Condition>,
-    /// What becomes of them.
+    /// The fate of the flows that match.
     #[serde(default)]
     pub action: Action,
     /// Whether a flow that runs when this rule begins to be for it is reset, unless the rule would carry it. Default: it

@@ -25,12 +25,12 @@ struct All {
     index: Index,
 }
 
-/// What becomes of a flow.
+/// The fate of a flow, and how it travels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decision {
     /// The place and name of the rule that decided. None: no rule matches.
     pub rule: Option<(usize, String)>,
-    /// What is done with it.
+    /// The fate of the flow.
     pub action: Action,
     /// The name of the peer. None: the first that is dialled, or the first.
     pub peer: Option<String>,
@@ -110,7 +110,7 @@ impl Rules {
 }
 
 impl Decision {
-    /// What the rule at this place says.
+    /// Returns the decision of the rule at this place.
     pub fn of(at: usize, rule: &Rule) -> Self {
         Self {
             rule: Some((at, rule.name.clone())),

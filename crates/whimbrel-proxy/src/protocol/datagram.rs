@@ -30,7 +30,7 @@ const LARGEST: u64 = (1 << 60) - 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Context(pub u64);
 
-/// What a context stands for.
+/// The pair of ends that a context stands for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Announcement {
     /// The program that the datagrams belong to, at the near end.
@@ -66,7 +66,7 @@ pub enum Datagram {
     Plain(Context, Bytes),
     /// A datagram with what its context stands for.
     Announced(Context, Announcement, Bytes),
-    /// What a context stands for.
+    /// A new context, and the ends that it stands for.
     Announcement(Context, Announcement),
     /// The receiver does not take a context's datagrams.
     Refused(Context, Refusal),

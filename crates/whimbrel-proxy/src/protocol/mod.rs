@@ -1,4 +1,4 @@
-//! What two proxies tell each other: see docs/proxy-protocol.md.
+//! The messages between two proxies, which docs/proxy-protocol.md specifies.
 
 mod answer;
 mod datagram;

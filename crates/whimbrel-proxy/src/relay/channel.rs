@@ -32,7 +32,7 @@ pub(crate) struct StreamChannel {
     is_opener: bool,
 }
 
-/// What a byte stream of a flow has beyond its session.
+/// The state that a byte stream of a flow has beyond its session.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Saved {
     pub(crate) stream: u64,

@@ -22,7 +22,7 @@ use crate::protocol::{Agreement, Answer, Opening, Outcome, codes};
 /// A connection to the target, the flow's place in the table, its share, and its compression with the bytes in front.
 type Connected = (Socket, Running, OwnedSemaphorePermit, Option<(Wish, u32)>);
 
-/// What a peer has open at this end.
+/// The flows that a peer has open at this end.
 #[derive(Debug)]
 pub(super) struct FarEnd {
     mocket: Mocket,

@@ -1,4 +1,4 @@
-//! What the flows of a proxy may take.
+//! Limits on what the flows of a proxy take.
 
 use std::time::Duration;
 

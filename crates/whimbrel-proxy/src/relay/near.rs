@@ -126,7 +126,7 @@ impl Opened {
         Ok(answer)
     }
 
-    /// What the status shows of it.
+    /// Returns the record of the flow that the status shows.
     pub(crate) fn record(&self) -> std::sync::Arc<FlowRecord> {
         std::sync::Arc::clone(&self.running.record)
     }

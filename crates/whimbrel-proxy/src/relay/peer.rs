@@ -21,7 +21,7 @@ const RESUMING: Duration = Duration::from_secs(60);
 /// After this time without a path that works, flows go to a standby.
 pub(crate) const GONE_AFTER: Duration = Duration::from_millis(500);
 
-/// What is known of a peer.
+/// The state of a peer, as far as this end knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PeerState {
     /// It is being dialled, or waited for.
@@ -55,7 +55,7 @@ impl Peer {
         Self(Arc::new(Inner { context: Arc::new(context), programs, standby, current }))
     }
 
-    /// What holds for this peer.
+    /// Returns the context of all sessions with this peer.
     pub fn context(&self) -> &Arc<SessionContext> {
         &self.0.context
     }

@@ -23,7 +23,7 @@ use crate::protocol::Target;
 /// How often it is looked at whether flows still run.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// What a flow does.
+/// The state of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FlowState {
     /// It waits for its peer, or for the far end's answer.
@@ -298,7 +298,7 @@ impl Flows {
         self.0.parking.park(|| self.count(hands_on)).await
     }
 
-    /// What ends the tasks of connections.
+    /// Returns the signal that ends the tasks of connections.
     pub(crate) fn over(&self) -> Over {
         self.0.over.clone()
     }

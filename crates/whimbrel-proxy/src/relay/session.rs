@@ -27,7 +27,7 @@ use crate::upgrade::UdpParts;
 /// The most addresses that were looked up and wait to be used.
 const LOOK_UPS: usize = 64;
 
-/// What holds for all sessions with one peer.
+/// The context of all sessions with one peer.
 #[derive(Debug)]
 pub struct SessionContext {
     /// The peer's name, or its key.
@@ -43,7 +43,7 @@ pub struct SessionContext {
 }
 
 impl SessionContext {
-    /// What holds for this peer, which may open what `permits` say.
+    /// Creates the context of a peer, which may open what `permits` say.
     pub fn new(
         peer: &str,
         permits: Permits,
@@ -159,7 +159,7 @@ impl Session {
         &self.mocket
     }
 
-    /// What holds for this peer.
+    /// Returns the context of all sessions with this peer.
     pub fn context(&self) -> &Arc<SessionContext> {
         &self.context
     }
@@ -183,7 +183,7 @@ impl Session {
         &self.restarts
     }
 
-    /// What another process needs to go on with the peer's UDP programs.
+    /// Returns the parts that another process needs to go on with the peer's UDP programs.
     pub(crate) fn udp_parts(&self) -> UdpParts {
         self.far_programs().parts()
     }

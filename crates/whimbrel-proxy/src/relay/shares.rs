@@ -1,4 +1,4 @@
-//! What all sessions of one peer may take together, so that no peer takes what others need.
+//! The shares that all sessions of one peer have together, so that no peer takes what others need.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::compress::Budget;
 /// Names that are looked up for one peer at the same time. The system looks up on threads that all peers share.
 const LOOK_UPS: usize = 16;
 
-/// What is left of a peer's shares.
+/// The rest of a peer's shares.
 #[derive(Debug)]
 pub(super) struct Shares {
     /// TCP flows that it has opened.

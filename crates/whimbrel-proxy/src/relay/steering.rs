@@ -1,4 +1,4 @@
-//! What changes about a TCP flow while it runs.
+//! The settings of a TCP flow that change while it runs.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,9 +18,9 @@ pub(crate) enum Steering {
     Rules {
         /// They change with the file and with the state of the network.
         rules: watch::Receiver<Arc<Rules>>,
-        /// What the flow is known by.
+        /// The properties of the flow that rules look at.
         key: Key,
-        /// What they said of it when they were last asked.
+        /// Their decision when they were last asked.
         decision: Decision,
         /// Whether it is carried. Otherwise this proxy has connected by itself.
         is_carried: bool,
@@ -69,7 +69,7 @@ impl Drop for Steered {
     }
 }
 
-/// What holds for a flow from now on.
+/// The settings of a flow from now on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Change {
     pub(crate) priority: Option<u8>,

@@ -1,4 +1,4 @@
-//! What one process hands over to the other.
+//! The parcel that one process hands over to the other.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -66,7 +66,7 @@ pub(crate) enum OtherEnd {
     Direct(OwnedFd),
 }
 
-/// What is known of a flow.
+/// The facts about a flow that the next process needs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct FlowNote {
     pub(crate) by_peer: bool,

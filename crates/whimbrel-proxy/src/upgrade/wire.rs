@@ -38,12 +38,12 @@ pub enum HandOverError {
          --replace"
     )]
     Version,
-    /// What came is no parcel.
+    /// The bytes that came are no parcel.
     #[error("the running proxy handed over something that cannot be read")]
     Malformed,
 }
 
-/// What a piece of the parcel is.
+/// The kind of a piece of the parcel.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Note {
@@ -65,7 +65,7 @@ enum Note {
     End,
 }
 
-/// What is known of a flow, its stream with the session's place in the parcel, and its state.
+/// The note on a flow, its stream with the session's place in the parcel, and its state.
 type NotedFlow = (FlowNote, Option<(usize, Saved)>, HandNote);
 
 #[derive(Serialize, Deserialize)]

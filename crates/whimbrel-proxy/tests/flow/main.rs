@@ -15,7 +15,7 @@ use talker::Talker;
 use whimbrel_proxy::compress::Compressed;
 use whimbrel_proxy::flow::{Channel, Ended, Flow};
 
-/// What happened in a run.
+/// The counts of a run.
 #[derive(Debug, Default)]
 struct Tally {
     clean: u32,

@@ -74,7 +74,7 @@ impl Drop for ControlServer {
     }
 }
 
-/// What tells a file from another one that has its name later: the device and the number of its inode.
+/// The device and the inode number of a file, which tell it from another one that has its name later.
 #[derive(PartialEq, Eq)]
 struct FileId(u64, u64);
 

@@ -38,15 +38,15 @@ pub enum TproxyError {
     /// A program says no.
     #[error("`{what}` failed: {why}")]
     Failed {
-        /// What was tried.
+        /// The attempt that failed.
         what: String,
-        /// What it said.
+        /// The output of the program.
         why: String,
     },
     /// The system says no.
     #[error("{what}: {error}")]
     System {
-        /// What was tried.
+        /// The attempt that failed.
         what: &'static str,
         /// The system's error.
         error: io::Error,

@@ -130,7 +130,7 @@ fn plain(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip(), address.port())
 }
 
-/// What a program is told. `None`: nothing, as if nobody had answered.
+/// Returns the answer to a program. `None`: it gets none, as if nobody had answered.
 fn told(refused: Refused) -> Option<Refusal> {
     if refused == Refused::ProgramGone {
         return None;

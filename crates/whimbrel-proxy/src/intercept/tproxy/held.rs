@@ -23,7 +23,7 @@ pub(super) struct Pair {
     pub(super) target: SocketAddr,
 }
 
-/// What becomes of a SYN.
+/// The decision on a SYN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// It is a new connection, which is to be opened at the far end. The SYN waits.

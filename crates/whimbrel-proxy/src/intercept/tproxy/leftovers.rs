@@ -1,4 +1,4 @@
-//! What instances leave that were killed: rules, routes, and kill switches.
+//! The rules, routes and kill switches that killed instances leave behind.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use super::names::{MOST_INSTANCES, Names};
 use super::program::Program;
 use super::routes;
 
-/// What [`cleanup`] found.
+/// The leftovers that [`cleanup`] found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Leftovers {
     /// The killed instances whose rules and routes it took away.

@@ -1,4 +1,4 @@
-//! What an instance calls its own in the kernel: names, marks, and numbers of tables. Several instances can run beside
+//! The names, marks and numbers of tables that an instance calls its own in the kernel. Several instances can run beside
 //! one another, so each has its own; and whoever finds one knows whose it is.
 
 /// The most instances in one network namespace.

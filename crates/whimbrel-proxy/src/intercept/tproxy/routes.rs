@@ -64,7 +64,7 @@ pub(super) fn tables() -> Result<BTreeSet<u32>, TproxyError> {
     Ok(tables)
 }
 
-/// What `ip` shows: nothing, if the kernel lacks the family.
+/// Returns the output of `ip`. It is empty if the kernel lacks the family.
 fn show(arguments: &str) -> Result<String, TproxyError> {
     match Program::Ip.run(arguments, "") {
         Err(error @ TproxyError::NoProgram { .. }) => Err(error),

@@ -16,7 +16,7 @@ const SYN: &str = "tcp flags & (fin | syn | rst | ack) == syn";
 /// The chain whose presence says that all of the table was made.
 pub(super) const LAST_CHAIN: &str = "complete";
 
-/// What rules are made of.
+/// The settings that the rules are made of.
 #[derive(Clone, Debug)]
 pub(super) struct Ruleset {
     pub(super) names: Names,

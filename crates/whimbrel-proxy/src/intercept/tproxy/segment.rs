@@ -16,10 +16,10 @@ const TTL: u8 = 64;
 /// The most of a packet that an error repeats (RFC 1812 section 4.3.2.3 has at least 8 bytes beyond the header).
 const MOST_REPEATED: usize = 512;
 
-/// What every IPv6 link carries (RFC 8200 section 5), less both headers.
+/// The payload that every IPv6 link carries: its least MTU (RFC 8200 section 5) less both headers, bytes.
 const LONGEST_V6: usize = 1_280 - 48;
 
-/// What a program is told of a connection that cannot be.
+/// The reason for which a program is told that it cannot have a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
     /// Nobody listens there.

@@ -65,7 +65,7 @@ impl Table {
     }
 }
 
-/// What nft says, with what to do about it.
+/// Makes an error of nft's output, and says what to do about it.
 fn failed(name: &str, why: &str) -> TproxyError {
     let advice = match why {
         why if why.contains("not permitted") => return TproxyError::NoRights,

@@ -32,7 +32,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// The least time between two errors that tell programs of a rule.
 const BETWEEN_ERRORS: Duration = Duration::from_millis(10);
 
-/// What all programs share.
+/// The parts that all programs share.
 #[derive(Debug)]
 pub(super) struct Datagrams {
     ingress: Ingress,
