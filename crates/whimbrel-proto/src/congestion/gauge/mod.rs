@@ -2,7 +2,7 @@
 //!
 //! In the spirit of BBR (draft-ietf-ccwg-bbr), it measures the bottleneck's rate and the base round trip, and paces
 //! packets by that model. Loss alone does not slow it down. Where BBR alternates between probing and draining, this
-//! controller steers. It keeps a small queue of its own at the bottleneck: it sends slightly faster than the
+//! controller steers. It keeps a small queue of its own at the bottleneck. It sends slightly faster than the
 //! bottleneck's rate while the queue is shorter than wanted, and slightly slower while it is longer. While the queue
 //! never runs empty, the bottleneck never idles and every rate sample is exact.
 //!

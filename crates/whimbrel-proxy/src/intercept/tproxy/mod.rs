@@ -2,7 +2,7 @@
 //! nothing of it.
 //!
 //! nft marks what is to be intercepted (`ruleset`). By its mark, the kernel routes a datagram or the rest of a
-//! connection to a socket of ours, and the SYN of a new connection into a TUN (`routes`), where it waits until the far
+//! connection to a socket of ours. The SYN of a new connection goes into a TUN (`routes`), where it waits until the far
 //! end has answered (`gate`). The table, the TUN and the lock on an instance's names go with the process. What stays
 //! after a kill, [`cleanup`] finds by its numbers.
 

@@ -190,8 +190,8 @@ impl Ruleset {
     }
 }
 
-/// Rules that drop what begins a flow in the name of a host that is not behind its interface: what a host behind it
-/// then sent to that other would be a reply, and left alone.
+/// Rules that drop what begins a flow in the name of a host that is not behind its interface. Otherwise, traffic from a
+/// host behind it to that other would be a reply, and left alone.
 fn not_from_there() -> [String; 2] {
     // Groups first: who has no address yet asks for one that way.
     ["fib daddr type != unicast accept", "ct state new fib saddr . iif oif missing drop"].map(str::to_owned)
