@@ -35,8 +35,8 @@ use delay::Delay;
 use jitter_baseline::Delivery;
 use local::Local;
 use losses::{Losses, Period};
-use rate_drop::{RateDrop, View};
-use target::QueueTarget;
+use rate_drop::{ModelView, RateDrop};
+use target::OwnQueueTarget;
 
 use super::controller::{
     ASSUMED_RTT, AckSample, Controller, ControllerStats, INITIAL_PACKETS, LARGEST_PACKET, Remembered,
@@ -329,13 +329,13 @@ impl Gauge {
         self.target.wanted(bandwidth, base, self.packet_size).max(grain).saturating_add(jitter)
     }
 
-    fn own_queue(&self) -> target::Queue {
+    fn own_queue(&self) -> target::OwnQueue {
         let (bandwidth, base) = self.joint();
-        target::Queue { delay: self.delay.queue(), bandwidth, base, packet_size: self.packet_size }
+        target::OwnQueue { delay: self.delay.queue(), bandwidth, base, packet_size: self.packet_size }
     }
 
-    fn view(&self, srtt: Duration) -> View {
-        View {
+    fn view(&self, srtt: Duration) -> ModelView {
+        ModelView {
             estimate: self.bandwidth.estimate(),
             queue: self.delay.queue(),
             wanted: self.wanted(),

@@ -15,7 +15,7 @@ use crate::session::options::{CreditPolicy, RouteClass, StreamOptions};
 use crate::session::receive::bytes_in::BytesIn;
 use crate::session::receive::latest::Latest;
 use crate::session::receive::receiving::RecvDomain;
-use crate::session::send::accounting::{Accounting, Place};
+use crate::session::send::accounting::{Accounting, MessagePlace};
 use crate::session::send::bytes_out::BytesOut;
 use crate::session::send::lane::snapshot::SavedLane;
 use crate::session::send::out_blocks;
@@ -368,7 +368,7 @@ impl Session {
         })?;
         self.accounting.outstanding += sending.outstanding();
         for item in sending.items().filter(|item| item.state != SendState::Done) {
-            self.accounting.restore(item, Place::Sent { key, number: item.first });
+            self.accounting.restore(item, MessagePlace::Sent { key, number: item.first });
         }
         for (number, charge) in sending.unanswered() {
             out_blocks::push(&mut self.out_blocks.skips, key, number, 1, charge);
@@ -425,7 +425,7 @@ impl Session {
             stream.lanes.push(lane);
         }
         for item in items {
-            let place = Place::Pending { lane, seq: self.outbox.next_seq(lane) };
+            let place = MessagePlace::Pending { lane, seq: self.outbox.next_seq(lane) };
             self.accounting.restore(&item, place);
             self.outbox.put_back(now, lane, item);
         }
