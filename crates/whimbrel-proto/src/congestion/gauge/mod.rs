@@ -36,7 +36,7 @@ use jitter_baseline::Delivery;
 use local::Local;
 use losses::{Losses, Period};
 use rate_drop::{ModelView, RateDrop};
-use target::OwnQueueTarget;
+use target::QueueTarget;
 
 use super::controller::{
     ASSUMED_RTT, AckSample, Controller, ControllerStats, INITIAL_PACKETS, LARGEST_PACKET, Remembered,

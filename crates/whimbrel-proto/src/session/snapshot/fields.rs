@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::codec::{BROKEN, In, Loaded, Out};
 use crate::mutants::{Mutant, planted};
-use crate::session::account::credit::{Received, RecvCredit, SendCredit};
+use crate::session::account::credit::{ReceivedCredit, RecvCredit, SendCredit};
 use crate::session::config::{MESSAGE_CHARGE, PeerLimits, SessionConfig};
 use crate::session::content::{Content, MessageHalves};
 use crate::session::end_out::EndOut;
@@ -255,7 +255,7 @@ impl Session {
         let mut session = Self::without_streams(side, Arc::new(config), counts);
         (session.peer, session.next_message) = (peer, next_message);
         session.account.sent = SendCredit::load(input)?;
-        session.account.received = Received::load(input)?;
+        session.account.received = ReceivedCredit::load(input)?;
         session.accounting = Accounting::load(input)?;
         let limit = session.config.max_tags;
         input.list(|input| {
