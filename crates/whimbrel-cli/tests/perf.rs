@@ -656,6 +656,26 @@ fn the_other_command_at_the_other_end_is_said_at_both_in_one_sentence() {
     }
 }
 
+/// Whichever end notices first, both give the reason. `perf run` used to say that the measurement was over, and `cat`
+/// that the peer had ended early.
+#[tokio::test(flavor = "multi_thread")]
+async fn regression_who_notices_the_other_command_first_says_so_to_the_other_end() {
+    let home = Home::new("perf-notices");
+    let cat = Endpoint::bind(Config::listen_as(whimbrel::new_identity()), "127.0.0.1:0").await.unwrap();
+    let url = format!("whimbrel://{}@{}", cat.public_key(), cat.local_addr().unwrap());
+    let running = Running::started(whimbrel(&home).args(["perf", "run", &url, "--reverse"]));
+    let mocket = cat.accept().await.unwrap();
+    // The first word of `cat --bytes`, from an end that has not read what the other says.
+    mocket.sender().ppid(2).build().send("").await.unwrap();
+    let CloseReason::Aborted(_, said) = mocket.closed().await else { panic!("it is told") };
+    assert!(
+        said.code == 5 && said.text.to_string().contains("run the same command at both ends"),
+        "{said:?}"
+    );
+    let (code, _, errors) = tokio::task::spawn_blocking(|| running.end()).await.unwrap();
+    assert!(code == Some(1) && errors.contains("run the same command at both ends"), "{errors}");
+}
+
 #[test]
 fn lost_messages_and_lost_packets_are_told_apart() {
     let home = Home::new("perf-losses");

@@ -142,12 +142,17 @@ async fn serve(mocket: Mocket, counts: Arc<Counts>, activity: Option<ActivityLog
 async fn measure(mocket: Mocket) -> anyhow::Result<()> {
     let measured = carry_out(&mocket).await;
     if let Err(error) = &measured {
-        match error.downcast_ref::<TurnedAway>() {
-            Some(away) => mocket.abort(away.code, away.there),
-            None => mocket.abort(FAILED, &sentence(error)),
-        }
+        give_up(&mocket, error);
     }
     measured
+}
+
+/// Ends the session with an error that is this end's, and tells the other end why.
+pub(super) fn give_up(mocket: &Mocket, error: &Error) {
+    match error.downcast_ref::<TurnedAway>() {
+        Some(away) => mocket.abort(away.code, away.there),
+        None => mocket.abort(FAILED, &sentence(error)),
+    }
 }
 
 async fn carry_out(mocket: &Mocket) -> anyhow::Result<()> {
