@@ -21,6 +21,7 @@ use crate::{ConnectionId, Time};
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
+#[non_exhaustive]
 pub struct AcceptorConfig {
     /// Whether to tell the static key to strangers that ask, so that they can trust it on first use. Default: no.
     pub show_key: bool,
