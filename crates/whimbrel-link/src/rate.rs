@@ -80,6 +80,11 @@ impl Trace {
         self.mean_below(u64::MAX)
     }
 
+    /// Returns the lowest rate, in bits per second.
+    pub fn lowest(&self) -> u64 {
+        self.steps.iter().map(|step| step.rate).min().unwrap_or_default()
+    }
+
     /// Returns the mean of what is left if nothing exceeds `most`.
     pub(crate) fn mean_below(&self, most: u64) -> u64 {
         let left = |step: &Step| u128::from(step.rate.min(most)) * step.length.as_nanos();
