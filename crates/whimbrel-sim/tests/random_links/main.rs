@@ -4,7 +4,7 @@
 //! `WHIMBREL_TABLES=write cargo test -p whimbrel-sim --test random_links`
 //!
 //! More draws, on request: `SEEDS=2000 cargo test --release -p whimbrel-sim --test random_links -- --ignored --nocapture`. `FROM`
-//! is the first seed, and `MBIT` the highest rate. With `SEEDS=1`, one draw is shown.
+//! is the first seed, and `MBIT` the highest rate. With `SEEDS=1`, the bulk of one draw is shown from moment to moment.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -72,7 +72,8 @@ fn many_links() {
     let (from, draws, most) = (number("FROM", 1), number("SEEDS", 2000), number("MBIT", 20) * 1_000_000);
     let trials = run(from, draws, most);
     if let [trial] = trials.as_slice() {
-        println!("{trial:#?}");
+        println!("{}", trial.drawn);
+        trial::show_bulk(trial.seed, &trial.drawn);
     }
     println!("{}", Table(trials));
 }

@@ -148,6 +148,41 @@ fn bulk(seed: u64, drawn: &Drawn) -> (f64, f64, Duration) {
     (got as f64, dropped as f64 / offered as f64, after.queue_delay.quantile(0.95))
 }
 
+/// Prints how bulk goes: how fast messages arrive, what the link drops, and what the controller believes.
+pub(crate) fn show_bulk(seed: u64, drawn: &Drawn) {
+    let (mut ends, mut got, mut dropped) = (Ends::new(seed, drawn), 0, 0);
+    let step = Duration::from_millis(500);
+    println!("   time   arrives  estimate    paced  window  in flight    rtt   queue dropped  phase");
+    for i in 1..=BULK * 2 {
+        let before = got;
+        ends.run_until(Time::ZERO + step * i as u32, |ends| {
+            while ends.send(Service::ReliableUnsequenced, vec![7; MESSAGE]) {}
+            got += ends.bytes();
+            false
+        });
+        let (client, now) = (ends.client, ends.world.now());
+        let drops = ends.world.link(client, SERVER).stats().drops();
+        let peer = ends.world.peer(client, ends.handle);
+        let Some(path) = peer.connection.stats(now).paths.first().copied() else { continue };
+        let kbit = |bytes: u64| bytes as f64 * 8e-3;
+        println!(
+            "{:>7.1} {:>9.0} {:>9.0} {:>8.0} {:>7} {:>10} {:>6} {:>7} {:>7}  {} {}",
+            now.since(Time::ZERO).as_secs_f64(),
+            kbit((got - before) as u64) / step.as_secs_f64(),
+            kbit(path.congestion.bandwidth),
+            kbit(path.congestion.pacing_rate),
+            path.congestion.window,
+            path.in_flight,
+            path.rtt.as_millis(),
+            path.congestion.queue.as_millis(),
+            drops - dropped,
+            path.congestion.phase,
+            path.congestion.baseline_loss_ppm,
+        );
+        dropped = drops;
+    }
+}
+
 /// Returns the seconds that a transfer from cold takes.
 fn transfer(seed: u64, drawn: &Drawn) -> f64 {
     let (mut ends, mut got, mut left) = (Ends::new(seed, drawn), 0, TRANSFER);
