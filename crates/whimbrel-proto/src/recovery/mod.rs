@@ -207,6 +207,11 @@ impl<I: Copy> Recovery<I> {
         }
     }
 
+    /// Assumes an RTT until one is measured.
+    pub(crate) fn assume_rtt(&mut self, rtt: Duration) {
+        self.rtt.assume(rtt);
+    }
+
     /// Starts from the rate remembered of the path, and from its RTT until one is measured.
     pub(crate) fn recall(&mut self, memory: PathMemory) {
         let rtt = memory.rtt.clamp(SHORTEST_MEMORY, LONGEST_MEMORY);
