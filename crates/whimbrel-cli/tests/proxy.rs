@@ -308,7 +308,7 @@ fn a_program_that_gives_up_while_it_waits_costs_nothing_more() {
     let port = silent.local_addr().unwrap().port();
     let permits = format!("{address},127.0.0.1:{port}");
     // Longer than anything takes here, so that no attempt ends by itself.
-    let settings = "[limits]\nconnect_timeout = '10m'\n";
+    let settings = "[limits]\nconnect_timeout = '10min'\n";
     let pair = pair_with("gives-up", &permits, &address.to_string(), settings, str::to_owned);
     let running = |wanted: u64| {
         let began = Instant::now();

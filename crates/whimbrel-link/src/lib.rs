@@ -16,6 +16,8 @@
 //! The fate of a packet is decided when it is pushed, so there is nothing to poll: [`Link::push`] returns the times
 //! of delivery. The caller keeps the packet until then. The clock must only move forward.
 
+#![warn(missing_debug_implementations)]
+
 mod bottleneck;
 mod calendar;
 mod config;
