@@ -1,3 +1,6 @@
 //! What publishers, subscribers and brokers share.
 
 #![warn(missing_debug_implementations)]
+
+pub mod property;
+pub mod topic;
