@@ -2,4 +2,5 @@
 
 #![warn(missing_debug_implementations)]
 
+pub mod matching;
 pub mod selector;

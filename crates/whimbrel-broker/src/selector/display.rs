@@ -3,6 +3,9 @@ use std::fmt::{self, Write};
 use super::Selector;
 use super::program::{Calculation, Op};
 
+/// So many characters of a number are easy to read.
+const PLAIN: usize = 8;
+
 /// How strongly a piece of text holds together, in ascending order. A weaker one needs parentheses inside a stronger one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Bond {
@@ -84,10 +87,10 @@ fn number(text: String) -> Piece {
     Piece { text, bond }
 }
 
-/// The shorter of two ways to write it. Each has a dot or an exponent.
+/// A number with a dot, unless it is long and an exponent makes it shorter.
 fn float(value: f64) -> String {
     let (plain, scientific) = (format!("{value:?}"), format!("{value:e}"));
-    if scientific.len() < plain.len() { scientific } else { plain }
+    if plain.len() > PLAIN && scientific.len() < plain.len() { scientific } else { plain }
 }
 
 /// A second sign is kept apart, so that it begins no comment in other languages.

@@ -4,7 +4,7 @@ use whimbrel_pubsub::property::Value;
 
 use super::program::{Comparison, Op};
 use super::reach::{Reach, Texts};
-use super::spans::{above, below, number};
+use super::spans::{above, below, promoted};
 
 /// What a part of the program leaves.
 #[derive(Clone)]
@@ -142,7 +142,7 @@ fn compared_with(how: Comparison, value: Value<'_>) -> Outcomes {
     let equal = match value {
         Value::Boolean(value) => Reach::boolean(value),
         Value::Text(text) => Reach::one_text(text),
-        _ => match number(value) {
+        _ => match promoted(value) {
             Some(number) => Reach::numbers_between(number, number),
             None => Reach::none(),
         },
@@ -160,16 +160,16 @@ fn compared_with(how: Comparison, value: Value<'_>) -> Outcomes {
             Outcomes { yes, no: other_than(&same_type).union(&equal) }
         }
         Comparison::Less => {
-            ordered(f64::NEG_INFINITY..=upper(below(value)), lower(number(value))..=f64::INFINITY)
+            ordered(f64::NEG_INFINITY..=upper(below(value)), lower(promoted(value))..=f64::INFINITY)
         }
         Comparison::LessOrEqual => {
-            ordered(f64::NEG_INFINITY..=upper(number(value)), lower(above(value))..=f64::INFINITY)
+            ordered(f64::NEG_INFINITY..=upper(promoted(value)), lower(above(value))..=f64::INFINITY)
         }
         Comparison::Greater => {
-            ordered(lower(above(value))..=f64::INFINITY, f64::NEG_INFINITY..=upper(number(value)))
+            ordered(lower(above(value))..=f64::INFINITY, f64::NEG_INFINITY..=upper(promoted(value)))
         }
         Comparison::GreaterOrEqual => {
-            ordered(lower(number(value))..=f64::INFINITY, f64::NEG_INFINITY..=upper(below(value)))
+            ordered(lower(promoted(value))..=f64::INFINITY, f64::NEG_INFINITY..=upper(below(value)))
         }
     }
 }

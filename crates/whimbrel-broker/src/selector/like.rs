@@ -61,6 +61,11 @@ impl Pattern {
         }
     }
 
+    /// The bytes that it takes beside itself, about: every character stands alone in a segment with a `_`.
+    pub(super) fn held(&self) -> usize {
+        self.text.len() * (1 + size_of::<char>()) + self.segments.len() * size_of::<Segment>()
+    }
+
     /// The number of characters that may have to be compared at each place of a text.
     pub(super) fn gapped(&self) -> usize {
         let between = self.segments.iter().skip(1).rev().skip(1);

@@ -25,6 +25,8 @@ pub use error::{SelectorError, SelectorFault};
 pub use reach::Reach;
 pub use spans::Span;
 
+pub(crate) use spans::promoted;
+
 use std::str::FromStr;
 
 use program::Op;
@@ -89,6 +91,12 @@ impl Selector {
     #[must_use]
     pub fn implied(&self, name: &str) -> Reach {
         implied::implied(&self.ops, name)
+    }
+
+    /// The bytes of memory that the selector takes, about.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.ops.iter().map(|op| size_of::<Op>() + op.held()).sum()
     }
 
     /// The properties that the selector reads, in the order of the text. One may come several times.

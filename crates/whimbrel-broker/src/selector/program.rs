@@ -80,6 +80,16 @@ impl Comparison {
 }
 
 impl Op {
+    /// The bytes that it takes beside itself, about.
+    pub(super) fn held(&self) -> usize {
+        match self {
+            Self::Load(text) | Self::Text(text) => text.len(),
+            Self::In(texts) => texts.iter().map(|text| size_of::<Box<str>>() + text.len()).sum(),
+            Self::Like(pattern) => size_of::<Pattern>() + pattern.held(),
+            _ => 0,
+        }
+    }
+
     /// By how much the stack is higher afterwards.
     pub(super) fn growth(&self) -> isize {
         match self {

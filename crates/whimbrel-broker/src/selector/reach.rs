@@ -2,7 +2,7 @@ use std::ops::Bound;
 
 use whimbrel_pubsub::property::Value;
 
-use super::spans::{Span, Spans, number};
+use super::spans::{Span, Spans, promoted};
 
 /// The most texts that are told apart. Beyond it, every text counts as possible.
 const MAX_TEXTS: usize = 256;
@@ -34,7 +34,7 @@ impl Reach {
             Some(Value::Boolean(value)) => self.booleans[usize::from(value)],
             Some(Value::Bytes(_)) => self.bytes,
             Some(Value::Text(text)) => self.texts.contains(text),
-            Some(value) => number(value).map_or(self.nan, |number| self.numbers.contains(number)),
+            Some(value) => promoted(value).map_or(self.nan, |number| self.numbers.contains(number)),
         }
     }
 

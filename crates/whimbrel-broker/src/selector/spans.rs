@@ -88,7 +88,7 @@ impl Spans {
 }
 
 /// A number as it is compared with others of any type; `None` for NaN and what is no number.
-pub(super) fn number(value: Value<'_>) -> Option<f64> {
+pub(crate) fn promoted(value: Value<'_>) -> Option<f64> {
     match value {
         Value::Integer(value) => Some(promote(value)),
         Value::Float(value) => (!value.is_nan()).then_some(value + 0.0),
@@ -98,12 +98,12 @@ pub(super) fn number(value: Value<'_>) -> Option<f64> {
 
 /// The highest number that may be less than a value. Next to a whole number that has lost its last digits, this is itself.
 pub(super) fn below(value: Value<'_>) -> Option<f64> {
-    number(value).map(|number| if is_exact(value) { number.next_down() } else { number })
+    promoted(value).map(|number| if is_exact(value) { number.next_down() } else { number })
 }
 
 /// The lowest number that may be greater than a value.
 pub(super) fn above(value: Value<'_>) -> Option<f64> {
-    number(value).map(|number| if is_exact(value) { number.next_up() } else { number })
+    promoted(value).map(|number| if is_exact(value) { number.next_up() } else { number })
 }
 
 fn is_exact(value: Value<'_>) -> bool {

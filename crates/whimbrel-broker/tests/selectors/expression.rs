@@ -11,18 +11,18 @@ pub(crate) enum Expression {
     Text(String),
     Boolean(bool),
     /// `+` or `-` and a number.
-    Signed(char, Box<Expression>),
+    Signed(char, Box<Self>),
     /// `+`, `-`, `*` or `/` between numbers.
-    Calculated(Box<Expression>, char, Box<Expression>),
-    Compared(Box<Expression>, &'static str, Box<Expression>),
+    Calculated(Box<Self>, char, Box<Self>),
+    Compared(Box<Self>, &'static str, Box<Self>),
     /// With NOT, if `true`, as in all of these.
-    Between(Box<Expression>, bool, Box<Expression>, Box<Expression>),
+    Between(Box<Self>, bool, Box<Self>, Box<Self>),
     In(&'static str, bool, Vec<String>),
     Like(&'static str, bool, String, Option<char>),
     IsNull(&'static str, bool),
-    Not(Box<Expression>),
-    And(Box<Expression>, Box<Expression>),
-    Or(Box<Expression>, Box<Expression>),
+    Not(Box<Self>),
+    And(Box<Self>, Box<Self>),
+    Or(Box<Self>, Box<Self>),
 }
 
 impl Expression {
