@@ -31,6 +31,21 @@ pub(crate) enum Deviation {
     TotalOrder,
 }
 
+impl Deviation {
+    pub(crate) const ALL: [Self; 10] = [
+        Self::RightAbsent,
+        Self::BothAbsent,
+        Self::TypesDiffer,
+        Self::Order,
+        Self::Division,
+        Self::SmallLiterals,
+        Self::NoNumber,
+        Self::Plus,
+        Self::InOfOther,
+        Self::TotalOrder,
+    ];
+}
+
 /// Whose rules apply, and which deviations were met.
 pub(crate) struct Model<'a> {
     message: &'a Message,
