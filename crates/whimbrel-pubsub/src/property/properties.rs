@@ -2,8 +2,9 @@ use std::fmt;
 
 use bytes::Bytes;
 
-use super::wire::{self, Raw};
-use super::{Lookup, MAX_PROPERTIES, MAX_PROPERTIES_LEN, PropertyError, PropertyFault, Value, check_name};
+use super::{
+    Lookup, MAX_PROPERTIES, MAX_PROPERTIES_LEN, PropertyError, PropertyFault, Value, check_name, wire,
+};
 
 /// The properties of a message, as they are on the wire. A clone shares them.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -55,7 +56,7 @@ impl Properties {
             if name == before {
                 return Err(PropertyError::of(name, PropertyFault::Twice));
             }
-            if name < before || matches!(raw, Raw::Text(text) if std::str::from_utf8(text).is_err()) {
+            if name < before || raw.value().is_none() {
                 return Err(PropertyError::of(name, malformed));
             }
             count += 1;
@@ -84,15 +85,8 @@ impl Properties {
         let mut rest = &self.0[..];
         std::iter::from_fn(move || {
             let (name, raw) = wire::read(&mut rest)?;
-            Some((std::str::from_utf8(name).ok()?, checked(raw)?))
+            Some((std::str::from_utf8(name).ok()?, raw.value()?))
         })
-    }
-}
-
-fn checked(raw: Raw<'_>) -> Option<Value<'_>> {
-    match raw {
-        Raw::Value(value) => Some(value),
-        Raw::Text(text) => std::str::from_utf8(text).ok().map(Value::Text),
     }
 }
 
@@ -101,7 +95,7 @@ impl Lookup for Properties {
         let mut rest = &self.0[..];
         while let Some((found, raw)) = wire::read(&mut rest) {
             if found == name.as_bytes() {
-                return checked(raw);
+                return raw.value();
             }
         }
         None

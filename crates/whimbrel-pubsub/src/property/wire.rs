@@ -83,52 +83,72 @@ fn integer_len(value: i64) -> u8 {
     8 - u8::try_from(spare / 8).unwrap_or(0)
 }
 
-/// Takes a property from the front of `rest`. `None`: it is not one.
+/// Takes a property from the front of `rest`: its name, and its value, which is not looked at. `None`: it is not one.
 #[inline]
 pub(super) fn read<'a>(rest: &mut &'a [u8]) -> Option<(&'a [u8], Raw<'a>)> {
-    let len = usize::from(take(rest, 1)?[0]);
-    let name = take(rest, len)?;
-    let tag = take(rest, 1)?[0];
-    let raw = match tag {
-        FALSE | TRUE => Raw::Value(Value::Boolean(tag == TRUE)),
-        INTEGER..=INTEGER_MAX => {
-            Raw::Value(Value::Integer(read_integer(take(rest, (tag - INTEGER).into())?)?))
-        }
-        FLOAT => Raw::Value(Value::Float(f64::from_be_bytes(take(rest, 8)?.try_into().ok()?))),
-        TEXT => Raw::Text(read_long(rest)?),
-        BYTES => Raw::Value(Value::Bytes(read_long(rest)?)),
+    let len = take_byte(rest)?;
+    let name = take(rest, len.into())?;
+    let tag = take_byte(rest)?;
+    let len = match tag {
+        FALSE | TRUE => 0,
+        INTEGER..=INTEGER_MAX => usize::from(tag - INTEGER),
+        FLOAT => 8,
+        TEXT | BYTES => read_len(rest)?,
         _ => return None,
     };
-    Some((name, raw))
+    Some((name, Raw { tag, content: take(rest, len)? }))
 }
 
-/// A value whose text, if it is one, need not be UTF-8.
+/// A value as it is written.
 #[derive(Clone, Copy)]
-pub(super) enum Raw<'a> {
-    Value(Value<'a>),
-    Text(&'a [u8]),
+pub(super) struct Raw<'a> {
+    tag: u8,
+    content: &'a [u8],
 }
 
+impl<'a> Raw<'a> {
+    /// The value. `None`: it is not written as it has to be.
+    #[inline]
+    pub(super) fn value(self) -> Option<Value<'a>> {
+        match self.tag {
+            FALSE => Some(Value::Boolean(false)),
+            TRUE => Some(Value::Boolean(true)),
+            FLOAT => self.content.try_into().ok().map(|bytes| Value::Float(f64::from_be_bytes(bytes))),
+            TEXT => std::str::from_utf8(self.content).ok().map(Value::Text),
+            BYTES => Some(Value::Bytes(self.content)),
+            _ => read_integer(self.content).map(Value::Integer),
+        }
+    }
+}
+
+#[inline]
 fn take<'a>(rest: &mut &'a [u8], len: usize) -> Option<&'a [u8]> {
     let (front, back) = rest.split_at_checked(len)?;
     *rest = back;
     Some(front)
 }
 
+#[inline]
+fn take_byte(rest: &mut &[u8]) -> Option<u8> {
+    let (first, back) = rest.split_first()?;
+    *rest = back;
+    Some(*first)
+}
+
 fn read_integer(bytes: &[u8]) -> Option<i64> {
     let Some(first) = bytes.first() else { return Some(0) };
     let sign = if *first & 0x80 == 0 { 0 } else { u8::MAX };
     let mut whole = [sign; 8];
-    whole[8 - bytes.len()..].copy_from_slice(bytes);
+    whole[8_usize.checked_sub(bytes.len())?..].copy_from_slice(bytes);
     let value = i64::from_be_bytes(whole);
     (usize::from(integer_len(value)) == bytes.len()).then_some(value)
 }
 
-fn read_long<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
-    let first = usize::from(take(rest, 1)?[0]);
+fn read_len(rest: &mut &[u8]) -> Option<usize> {
+    let first = usize::from(take_byte(rest)?);
     if first < SHORT {
-        return take(rest, first);
+        return Some(first);
     }
-    let len = ((first & 0x7f) << 8) | usize::from(take(rest, 1)?[0]);
-    (len >= SHORT).then(|| take(rest, len))?
+    let len = ((first & 0x7f) << 8) | usize::from(take_byte(rest)?);
+    (len >= SHORT).then_some(len)
 }
