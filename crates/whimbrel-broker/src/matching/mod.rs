@@ -1,6 +1,6 @@
 //! Which subscriptions take a message: a table that finds them without trying each.
 //!
-//! Filters form a tree of levels. At the end of each filter there is a [bucket](bucket) of the subscriptions with it. Those with a selector
+//! Filters form a tree of levels. At the end of each filter there is a bucket of the subscriptions with it. Those with a selector
 //! are found through one term that the selector implies, an equality or a range of one property, if it has such a term. What is found is
 //! evaluated, since a term is only a part of its selector. Selectors without such a term are evaluated for every message of the filter.
 //!

@@ -4,6 +4,8 @@ use whimbrel_broker::selector::{
     MAX_DEPTH, MAX_GAPPED, MAX_SELECTOR_LEN, MAX_STACK, Selector, SelectorError, SelectorFault,
 };
 
+use proptest::prelude::*;
+
 use crate::random::Random;
 
 fn refused(text: &str) -> SelectorError {
@@ -212,4 +214,17 @@ fn damaged_selectors_are_taken_or_refused() {
         }
     }
     assert!(taken > 1000, "only {taken} were taken");
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_taken_or_refused(text in "[ -~é\u{1F41F}\n]{0,40}|\\PC{0,40}") {
+        match Selector::parse(&text) {
+            Ok(parsed) => {
+                let normal = parsed.to_string();
+                prop_assert_eq!(Selector::parse(&normal), Ok(parsed));
+            }
+            Err(error) => prop_assert!(text.is_char_boundary(error.position())),
+        }
+    }
 }

@@ -6,11 +6,16 @@ mod expression;
 mod implied;
 mod matching;
 mod meaning;
+mod memory;
 mod model;
 mod random;
 
 use whimbrel_broker::selector::Selector;
 use whimbrel_pubsub::property::{Properties, Value};
+use whimbrel_testing::counting;
+
+#[global_allocator]
+static ALLOCATOR: counting::Counting = counting::Counting;
 
 /// A message with these properties.
 fn message(pairs: &[(&str, Value<'_>)]) -> Properties {

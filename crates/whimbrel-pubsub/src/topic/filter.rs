@@ -70,12 +70,6 @@ impl TopicFilter {
         self.0.starts_with(['+', '#'])
     }
 
-    /// Returns whether the filter has no wildcard, and so matches one topic only.
-    #[must_use]
-    pub fn is_exact(&self) -> bool {
-        !self.levels().any(|level| matches!(level, Level::One | Level::Rest))
-    }
-
     /// Returns whether the filter matches a topic.
     #[must_use]
     pub fn matches(&self, topic: &Topic) -> bool {
