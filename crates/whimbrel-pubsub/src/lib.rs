@@ -1,3 +1,6 @@
 //! The parts that publishers, subscribers and brokers share.
 
 #![warn(missing_debug_implementations)]
+
+pub mod property;
+pub mod topic;
