@@ -1,3 +1,7 @@
 //! What publishers, subscribers and brokers share.
 
 #![warn(missing_debug_implementations)]
+
+mod codec;
+pub mod coverage;
+pub mod message;
