@@ -1,3 +1,13 @@
 //! The broker: semi-durable publish/subscribe for subscribers that roam.
 
 #![warn(missing_debug_implementations)]
+
+pub mod buffer;
+#[cfg(feature = "mutants")]
+pub mod mutants;
+#[cfg(not(feature = "mutants"))]
+mod mutants;
+pub mod roaming;
+mod time;
+
+pub use time::{Now, Time};
