@@ -78,14 +78,7 @@ impl Channel {
             return;
         };
         log.denials.note(from, &gone, absent, now);
-        let lost = log.lost(settings, now);
-        lost.iter().for_each(|range| log.lose(range));
-        let missing = log.missing().collect();
-        log.denials.keep(&missing);
-        log.give_up();
-        if !lost.is_empty() {
-            self.losses += 1;
-        }
+        self.losses += u64::from(log.conclude(settings, now));
     }
 
     /// The highest sequences that are known, for other brokers. Send them now and then, also when nothing is published.

@@ -10,16 +10,21 @@ use crate::Time;
 use crate::mutants::{Mutant, planted};
 
 /// What the brokers that were asked do not have of an origin.
+///
+/// A broker that had a message and overwrote it may have sent a copy before, which can be on its way for a while. What it said is gone
+/// therefore counts only after that while, and then an older word of another broker that the message is absent there counts no more.
 #[derive(Debug, Default)]
 pub(super) struct Denials {
     brokers: BTreeMap<BrokerId, Denial>,
-    /// When a broker last said that something is gone there. Copies that it had sent before may be on their way for a while.
-    gone_at: Time,
+    /// When words about what is gone were last moved on.
+    moved: Time,
 }
 
 #[derive(Debug, Default)]
 struct Denial {
-    /// Had and overwritten, for good.
+    /// Had and overwritten, for good: said since the last move, since the one before, and earlier.
+    fresh: Ranges,
+    waiting: Ranges,
     gone: Ranges,
     /// Never had, so far.
     absent: Ranges,
@@ -29,25 +34,29 @@ struct Denial {
 impl Denials {
     /// Whether `broker` said that it had and overwrote all of `range`.
     pub(super) fn is_gone(&self, broker: BrokerId, range: Range) -> bool {
-        self.brokers.get(&broker).is_some_and(|denial| denial.gone.covers(range))
+        self.brokers.get(&broker).is_some_and(|denial| {
+            [&denial.fresh, &denial.waiting, &denial.gone].iter().any(|gone| gone.covers(range))
+        })
     }
 
     pub(super) fn note(&mut self, broker: BrokerId, gone: &Ranges, absent: Ranges, now: Time) {
         let denial = self.brokers.entry(broker).or_default();
-        let before = denial.gone.count();
-        denial.gone.merge(gone);
-        if denial.gone.count() != before {
-            self.gone_at = now;
-        }
+        denial.fresh.merge(gone);
         (denial.absent, denial.absent_at) = (absent, now);
     }
 
-    /// What of `missing` no broker can have: each of `peers` said that it is gone, or long enough after the last news of that, that it is
-    /// absent.
-    pub(super) fn lost(&self, missing: Ranges, peers: &[BrokerId], on_its_way: Duration) -> Ranges {
+    /// What of `missing` no broker can have. `on_its_way` is how long a copy may be.
+    pub(super) fn lost(
+        &mut self,
+        missing: Ranges,
+        peers: &[BrokerId],
+        on_its_way: Duration,
+        now: Time,
+    ) -> Ranges {
+        self.move_on(on_its_way, now);
         let all = if planted(Mutant::LostWithoutAllPeers) { &peers[..1.min(peers.len())] } else { peers };
         all.iter().fold(missing, |left, peer| match self.brokers.get(peer) {
-            Some(denial) => denial.of(&left, self.gone_at + on_its_way),
+            Some(denial) => denial.of(&left, self.moved),
             None => Ranges::default(),
         })
     }
@@ -56,8 +65,21 @@ impl Denials {
     pub(super) fn keep(&mut self, missing: &Ranges) {
         let is_missing = |ranges: &Ranges| ranges.iter().flat_map(|range| missing.within(range)).collect();
         for denial in self.brokers.values_mut() {
-            denial.gone = is_missing(&denial.gone);
-            denial.absent = is_missing(&denial.absent);
+            let Denial { fresh, waiting, gone, absent, .. } = denial;
+            for ranges in [fresh, waiting, gone, absent] {
+                *ranges = is_missing(ranges);
+            }
+        }
+    }
+
+    fn move_on(&mut self, on_its_way: Duration, now: Time) {
+        if now.since(self.moved) < on_its_way {
+            return;
+        }
+        self.moved = now;
+        for denial in self.brokers.values_mut() {
+            denial.gone.merge(&denial.waiting);
+            denial.waiting = std::mem::take(&mut denial.fresh);
         }
     }
 }
@@ -85,15 +107,16 @@ mod tests {
         let (a, b) = (BrokerId(1), BrokerId(2));
         let at = |seconds| Time::at(Duration::from_secs(seconds));
         let mut denials = Denials::default();
-        let lost = |denials: &Denials| denials.lost(ranges(1, 9), &[a, b], WAY);
+        let lost = |denials: &mut Denials, now| denials.lost(ranges(1, 9), &[a, b], WAY, at(now));
         denials.note(a, &ranges(1, 5), ranges(6, 9), at(20));
-        assert!(lost(&denials).is_empty(), "the other was not asked");
         denials.note(b, &Ranges::default(), ranges(1, 9), at(21));
-        assert!(lost(&denials).is_empty(), "a copy may be on its way from the first");
-        denials.note(b, &Ranges::default(), ranges(1, 9), at(30));
-        assert_eq!(lost(&denials), ranges(1, 5), "the first may have got 6 to 9 since");
-        denials.note(a, &ranges(1, 5), ranges(6, 9), at(31));
-        assert_eq!(lost(&denials), ranges(1, 9));
+        assert!(lost(&mut denials, 21).is_empty(), "a copy may be on its way from the first");
+        denials.note(b, &Ranges::default(), ranges(1, 9), at(29));
+        assert!(lost(&mut denials, 31).is_empty(), "and may have reached the second since");
+        denials.note(b, &Ranges::default(), ranges(1, 9), at(32));
+        assert_eq!(lost(&mut denials, 33), ranges(1, 5), "the first may have got 6 to 9 since");
+        denials.note(a, &ranges(1, 5), ranges(6, 9), at(34));
+        assert_eq!(lost(&mut denials, 35), ranges(1, 9));
         denials.keep(&ranges(4, 4));
         assert!(
             denials.is_gone(a, Range { first: 4, last: 4 })

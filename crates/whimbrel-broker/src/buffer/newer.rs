@@ -18,15 +18,18 @@ impl Newness {
         Self { publication: message.publication(), published, origin, sequence }
     }
 
-    /// Whether this is newer than `other`.
+    /// Whether this was written after `other`, by the brokers' clocks. All brokers agree on it, since it orders all messages.
+    pub fn is_written_after(&self, other: &Self) -> bool {
+        (self.published, self.origin, self.sequence) > (other.published, other.origin, other.sequence)
+    }
+
+    /// Whether this replaces `other` for a subscriber. A publisher's number says so before clocks do.
     pub fn is_newer_than(&self, other: &Self) -> bool {
         match (self.publication, other.publication) {
             (Some(this), Some(that)) if this.publisher == that.publisher && this.number != that.number => {
                 this.number > that.number
             }
-            _ => {
-                (self.published, self.origin, self.sequence) > (other.published, other.origin, other.sequence)
-            }
+            _ => self.is_written_after(other),
         }
     }
 }

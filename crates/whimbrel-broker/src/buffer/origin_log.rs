@@ -129,16 +129,26 @@ impl OriginLog {
     }
 
     /// Notes that no broker has `range`.
-    pub(super) fn lose(&mut self, range: Range) {
+    fn lose(&mut self, range: Range) {
         self.received.insert(range);
         self.tally.lose(range);
     }
 
+    /// Gives up what no broker can have. Returns whether there was any.
+    pub(super) fn conclude(&mut self, settings: &ChannelSettings, now: Time) -> bool {
+        let lost = self.lost(settings, now);
+        lost.iter().for_each(|range| self.lose(range));
+        let missing = self.missing().collect();
+        self.denials.keep(&missing);
+        !lost.is_empty() | self.give_up().is_some()
+    }
+
     /// What of the missing no broker can have.
-    pub(super) fn lost(&self, settings: &ChannelSettings, now: Time) -> Ranges {
+    fn lost(&mut self, settings: &ChannelSettings, now: Time) -> Ranges {
         let long_known = self.long_known(now);
         let missing = self.missing().filter_map(|range| Range::new(range.first, range.last.min(long_known)));
-        self.denials.lost(missing.collect(), &settings.peers, settings.unknown_after)
+        let missing = missing.collect();
+        self.denials.lost(missing, &settings.peers, settings.unknown_after, now)
     }
 
     /// The brokers to ask: first the origin's, then the others.

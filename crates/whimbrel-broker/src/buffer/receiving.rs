@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use whimbrel_pubsub::coverage::Range;
-use whimbrel_pubsub::message::{LAST_SEQUENCE, Message, Stamp};
+use whimbrel_pubsub::message::{Hlc, LAST_SEQUENCE, Message, Stamp};
 
 use super::origins::Origins;
 use super::{Channel, Facts, LogIndex, Newness, Refusal, Slot};
@@ -55,6 +55,12 @@ impl Channel {
         }
         self.store(Origins::OWN, stamp, message, Duration::ZERO, now);
         Ok(Published::Taken(stamp))
+    }
+
+    /// Has the next messages published after `former`, the time of the last message that their publisher had acknowledged. So a
+    /// publisher's later values are later everywhere, whatever the clocks of the brokers are that it comes to.
+    pub fn follow(&mut self, former: Hlc, now: Now) {
+        self.clock.observe(former, now.wall_ms);
     }
 
     /// Takes a message of another broker, which is `age` old by that broker's monotonic clock.

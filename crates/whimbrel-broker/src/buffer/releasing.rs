@@ -25,7 +25,7 @@ impl Channel {
             let expired = self.slot(slot).is_some_and(|slot| slot.is_expired(now));
             self.release(slot, if expired { Why::Expired } else { Why::TooOld });
         }
-        self.retained.expire(now);
+        self.retained.expire(self.settings.removed_for, now);
     }
 
     /// Empties slots until the partition has room.

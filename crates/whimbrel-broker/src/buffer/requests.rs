@@ -59,7 +59,7 @@ impl Asking {
     fn ask(&mut self, candidates: usize, first: Duration, most: Duration, now: Time) -> usize {
         let turn = self.turn % candidates;
         self.turn = turn + 1;
-        let wait = first.saturating_mul(1 << self.backoff.min(16)).min(most);
+        let wait = first.saturating_mul(1 << self.backoff.min(16)).min(most / candidates as u32);
         // Everybody is asked once before the wait grows.
         if self.turn == candidates {
             self.backoff = (self.backoff + 1).min(16);
@@ -83,6 +83,8 @@ impl Channel {
                 log.asking = Asking::default();
                 continue;
             }
+            // A denial may mean more now than when it was said.
+            self.losses += u64::from(log.conclude(settings, now));
             let turn = log.asking.ask(settings.peers.len(), after, most, now);
             let Some(to) = log.candidates(&settings.peers).nth(turn) else { continue };
             let ranges = worth_asking(log, to);

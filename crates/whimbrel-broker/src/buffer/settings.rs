@@ -24,7 +24,7 @@ pub struct ChannelSettings {
     /// How long a gap is left alone before another broker is asked to fill it. Default: 100 ms. Lowered, messages that are only late are
     /// sent twice.
     pub ask_after: Duration,
-    /// The longest time between two questions for the same gap. Default: 5 s.
+    /// The longest time between two questions to one broker for the same gap; shorter than `unknown_after`. Default: 5 s.
     pub ask_at_least_every: Duration,
     /// The most topics with a retained value or the memory of a removed one. Default: 100,000.
     pub most_retained: usize,

@@ -2,7 +2,7 @@
 
 use super::{Reader, Recover, Slow};
 use crate::Time;
-use crate::buffer::{Channel, Slot};
+use crate::buffer::{Channel, Newness, Slot};
 use crate::mutants::{Mutant, planted};
 
 /// Whether a subscription gets a message.
@@ -39,9 +39,9 @@ impl Reader {
 
     /// Whether a newer message with the same topic and key is held that the subscription wants, too.
     fn is_replaced(&self, channel: &Channel, slot: &Slot, now: Time) -> bool {
+                let newness = |slot: &Slot| Newness::of(slot.stamp(), slot.message());
         channel.newest(slot.message()).is_some_and(|(_, newest)| {
-            newest.stamp() != slot.stamp()
-                && !newest.is_expired(now)
+            newness(newest).is_newer_than(&newness(slot)) && !newest.is_expired(now)
                 && self.wanted.picks.picks(newest.message())
         })
     }

@@ -187,11 +187,20 @@ impl Reader {
             self.jumped = true;
             return None;
         };
+        let origin = slot.stamp().origin;
         self.pass_gone(channel, entry);
         let verdict = self.judge(channel, slot, recovered, now);
-        self.settle(entry.log, slot.stamp().origin, Range { first: entry.sequence, last: entry.sequence });
+        if verdict == Verdict::Wanted {
+            self.tell_before(entry.log, origin, entry.sequence);
+        }
+        if !self.notices.is_empty() {
+            // It is read once they are told: meanwhile its lifetime may end.
+            self.go_back(entry, recovered);
+            return None;
+        }
+        self.settle(entry.log, origin, Range { first: entry.sequence, last: entry.sequence });
         match verdict {
-            Verdict::Wanted => self.deliver(entry.log, slot, recovered, false),
+            Verdict::Wanted => self.deliver(entry.log, slot, recovered),
             Verdict::Unwanted => None,
             Verdict::Superseded => {
                 self.supersede(entry.log, slot);
@@ -200,16 +209,17 @@ impl Reader {
         }
     }
 
-    /// Delivers a settled message, behind the notices that come before it.
-    pub(super) fn deliver(
-        &mut self,
-        index: LogIndex,
-        slot: &Slot,
-        recovered: bool,
-        retained: bool,
-    ) -> Option<Told> {
+    /// Moves the position back to an entry that was not settled.
+    fn go_back(&mut self, entry: Entry, recovered: bool) {
+        match self.behind.as_mut().filter(|_| recovered) {
+            Some(behind) => behind.next = entry.arrival,
+            None => self.tail = entry.arrival,
+        }
+    }
+
+    /// Delivers a settled message.
+    fn deliver(&mut self, index: LogIndex, slot: &Slot, recovered: bool) -> Option<Told> {
         let stamp = *slot.stamp();
-        self.tell_superseded(index, stamp.origin);
         let reading = &mut self.readings[index.place()];
         let range = reading.take_pending()?;
         let late = stamp.sequence < reading.delivered || reading.unknown.contains(stamp.sequence);
@@ -217,12 +227,7 @@ impl Reader {
         self.totals.recovered += u64::from(recovered);
         let cover = Cover { origin: stamp.origin, range };
         let message = slot.message().clone();
-        let told = Told::Delivery(Delivery { cover, stamp, message, recovered, late, retained });
-        if self.notices.is_empty() {
-            return Some(told);
-        }
-        self.notices.push_back(told);
-        None
+        Some(Told::Delivery(Delivery { cover, stamp, message, recovered, late, retained: false }))
     }
 
     /// Does what is due when nothing is left to read. Returns whether there is something to tell, or to read, after it.

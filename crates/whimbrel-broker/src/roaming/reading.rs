@@ -56,6 +56,18 @@ impl Reading {
         self.pending.take()
     }
 
+    /// What was settled and not told, if a gap lies between it and `sequence`.
+    pub(super) fn take_apart(&mut self, sequence: u64) -> Option<Range> {
+        let pending = self.pending?;
+        let between = if sequence > pending.last {
+            Range::new(pending.last + 1, sequence - 1)
+        } else {
+            Range::new(sequence + 1, pending.first - 1)
+        };
+        let is_apart = between.is_some_and(|between| !self.covered.covers(between));
+        if is_apart && !planted(Mutant::CoverOverGap) { self.pending.take() } else { None }
+    }
+
     /// What was superseded and not told.
     pub(super) fn take_superseded(&mut self) -> Option<(Range, u64)> {
         self.superseded.take()

@@ -2,10 +2,11 @@
 
 use bytes::Bytes;
 use whimbrel_pubsub::coverage::{Cover, Delivery, Range, Told};
+use whimbrel_pubsub::message::{Message, Stamp};
 
 use super::Reader;
 use crate::Time;
-use crate::buffer::{Channel, RetainedValue};
+use crate::buffer::Channel;
 
 /// A walk through the last values.
 #[derive(Debug)]
@@ -37,27 +38,26 @@ impl Reader {
             return;
         };
         walk.after = Some(topic.clone());
-        if value.is_wanted(now) && self.wanted.picks.picks(&value.message) {
-            self.retain(channel, value, walk.all);
+        if let Some(message) = value.message(now).filter(|message| self.wanted.picks.picks(message)) {
+            self.retain(channel, value.stamp, message.clone(), walk.all);
         }
         self.walk = Some(walk);
     }
 
-    fn retain(&mut self, channel: &Channel, value: &RetainedValue, all: bool) {
-        let stamp = value.stamp;
+    fn retain(&mut self, channel: &Channel, stamp: Stamp, message: Message, all: bool) {
         let Some((index, _)) = channel.log_of(stamp.origin) else { return };
         let range = Range { first: stamp.sequence, last: stamp.sequence };
         let reading = self.reading(channel, index);
-        if !all {
-            if reading.covered.contains(stamp.sequence)
-                || channel.find(stamp.origin, stamp.sequence).is_some()
-            {
+        if !reading.covered.contains(stamp.sequence) {
+            // What is held is read in its turn.
+            if channel.find(stamp.origin, stamp.sequence).is_some() {
                 return;
             }
             self.settle(index, stamp.origin, range);
+        } else if !all {
+            return;
         }
         let cover = Cover { origin: stamp.origin, range };
-        let message = value.message.clone();
         let delivery = Delivery { cover, stamp, message, recovered: true, late: false, retained: true };
         self.notices.push_back(Told::Delivery(delivery));
     }

@@ -40,6 +40,15 @@ impl Reader {
         }
     }
 
+    /// Tells what has to be told before `sequence` is delivered: what was superseded, and a cover that does not reach it.
+    #[inline]
+    pub(super) fn tell_before(&mut self, index: LogIndex, origin: Origin, sequence: u64) {
+        self.tell_superseded(index, origin);
+        if let Some(range) = self.readings[index.place()].take_apart(sequence) {
+            self.notices.push_back(Told::Covers(Cover { origin, range }));
+        }
+    }
+
     pub(super) fn tell_superseded(&mut self, index: LogIndex, origin: Origin) {
         if let Some((range, number)) = self.readings.get_mut(index.place()).and_then(Reading::take_superseded)
         {

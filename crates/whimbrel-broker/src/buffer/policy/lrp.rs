@@ -15,6 +15,7 @@ pub struct Lrp {
 
 impl Lrp {
     /// How much there is.
+    #[cfg(test)]
     pub(super) fn load(&self) -> Room {
         self.load
     }
