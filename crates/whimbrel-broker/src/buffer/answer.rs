@@ -25,8 +25,10 @@ pub struct GapRequest {
 }
 
 /// An answer to it. What it does not mention may be asked for again.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct GapAnswer {
+    /// The run of the broker that answers.
+    pub by: Origin,
     /// Messages, each with its age by the monotonic clock of the broker that answers.
     pub messages: Vec<(Stamp, Message, Duration)>,
     /// What the broker had, and has no more.
@@ -38,7 +40,8 @@ pub struct GapAnswer {
 impl Channel {
     /// Answers a question of another broker.
     pub fn answer(&self, request: &GapRequest, now: Time) -> GapAnswer {
-        let mut answer = GapAnswer::default();
+        let mut answer =
+            GapAnswer { by: self.own, messages: Vec::new(), gone: Vec::new(), absent: Vec::new() };
         match self.log_of(request.origin) {
             Some((_, log)) => {
                 request.ranges.iter().for_each(|range| self.answer_range(log, *range, now, &mut answer))
@@ -68,16 +71,17 @@ impl Channel {
     }
 
     /// Takes the denials of an answer. Its messages are received one by one, with [`Channel::receive`], before.
-    pub fn handle_denials(&mut self, from: BrokerId, origin: Origin, answer: &GapAnswer, now: Time) {
+    pub fn handle_denials(&mut self, origin: Origin, answer: &GapAnswer, now: Time) {
         let sound = |ranges: &[Range]| -> Ranges {
             ranges.iter().filter(|range| range.first >= 1 && range.first <= range.last).copied().collect()
         };
         let (gone, absent) = (sound(&answer.gone), sound(&answer.absent));
         let settings = &self.settings;
-        let Some(log) = self.origins.find_mut(origin).filter(|_| settings.peers.contains(&from)) else {
+        let Some(log) = self.origins.find_mut(origin).filter(|_| settings.peers.contains(&answer.by.broker))
+        else {
             return;
         };
-        log.denials.note(from, &gone, absent, now);
+        log.denials.note(answer.by, &gone, absent, now);
         self.losses += u64::from(log.conclude(settings, now));
     }
 
@@ -90,8 +94,11 @@ impl Channel {
             .collect()
     }
 
-    /// Takes the highest sequences that another broker knows.
-    pub fn handle_heads(&mut self, heads: &[(Origin, u64)], now: Time) {
+    /// Takes the highest sequences that another broker's run knows.
+    pub fn handle_heads(&mut self, by: Origin, heads: &[(Origin, u64)], now: Time) {
+        for log in self.origins.iter_mut().filter(|log| log.is_missing_any()) {
+            log.denials.hear(by, now);
+        }
         for (origin, highest) in heads {
             if *origin == self.own
                 || *highest == 0

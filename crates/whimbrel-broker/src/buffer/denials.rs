@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use whimbrel_pubsub::coverage::{Range, Ranges};
-use whimbrel_pubsub::message::BrokerId;
+use whimbrel_pubsub::message::{BrokerId, Origin};
 
 use crate::Time;
 use crate::mutants::{Mutant, planted};
@@ -13,6 +13,7 @@ use crate::mutants::{Mutant, planted};
 ///
 /// A broker that had a message and overwrote it may have sent a copy before, which can be on its way for a while. What it said is gone
 /// therefore counts only after that while, and then an older word of another broker that the message is absent there counts no more.
+/// A broker that was started anew may get again what it had before. So its words are those of one run, which must have been heard of since.
 #[derive(Debug, Default)]
 pub(super) struct Denials {
     brokers: BTreeMap<BrokerId, Denial>,
@@ -22,6 +23,9 @@ pub(super) struct Denials {
 
 #[derive(Debug, Default)]
 struct Denial {
+    /// The epoch of the broker's run, and when it was last heard of.
+    epoch: u64,
+    heard: Time,
     /// Had and overwritten, for good: said since the last move, since the one before, and earlier.
     fresh: Ranges,
     waiting: Ranges,
@@ -39,8 +43,19 @@ impl Denials {
         })
     }
 
-    pub(super) fn note(&mut self, broker: BrokerId, gone: &Ranges, absent: Ranges, now: Time) {
-        let denial = self.brokers.entry(broker).or_default();
+    /// The run of a broker was heard of.
+    pub(super) fn hear(&mut self, by: Origin, now: Time) {
+        let Some(denial) = self.brokers.get_mut(&by.broker) else { return };
+        if denial.epoch != by.epoch {
+            *denial = Denial { epoch: by.epoch, ..Denial::default() };
+        }
+        denial.heard = now;
+    }
+
+    pub(super) fn note(&mut self, by: Origin, gone: &Ranges, absent: Ranges, now: Time) {
+        self.brokers.entry(by.broker).or_default();
+        self.hear(by, now);
+        let Some(denial) = self.brokers.get_mut(&by.broker) else { return };
         denial.fresh.merge(gone);
         (denial.absent, denial.absent_at) = (absent, now);
     }
@@ -85,10 +100,13 @@ impl Denials {
 }
 
 impl Denial {
-    fn of(&self, ranges: &Ranges, absent_from: Time) -> Ranges {
+    /// What of `ranges` the broker cannot have, if that was said, or still held, from `since` on.
+    fn of(&self, ranges: &Ranges, since: Time) -> Ranges {
         let gone = ranges.iter().flat_map(|range| self.gone.within(range));
         let absent = ranges.iter().flat_map(|range| self.absent.within(range));
-        gone.chain(absent.filter(|_| self.absent_at >= absent_from)).collect()
+        let (gone, absent) =
+            (gone.filter(|_| self.heard >= since), absent.filter(|_| self.absent_at >= since));
+        gone.chain(absent).collect()
     }
 }
 
@@ -104,23 +122,27 @@ mod tests {
 
     #[test]
     fn only_what_nobody_can_have_is_lost() {
-        let (a, b) = (BrokerId(1), BrokerId(2));
+        let run = |broker, epoch| Origin { broker: BrokerId(broker), epoch };
+        let (a, b) = (run(1, 7), run(2, 7));
         let at = |seconds| Time::at(Duration::from_secs(seconds));
         let mut denials = Denials::default();
-        let lost = |denials: &mut Denials, now| denials.lost(ranges(1, 9), &[a, b], WAY, at(now));
+        let lost =
+            |denials: &mut Denials, now| denials.lost(ranges(1, 9), &[a.broker, b.broker], WAY, at(now));
         denials.note(a, &ranges(1, 5), ranges(6, 9), at(20));
         denials.note(b, &Ranges::default(), ranges(1, 9), at(21));
         assert!(lost(&mut denials, 21).is_empty(), "a copy may be on its way from the first");
         denials.note(b, &Ranges::default(), ranges(1, 9), at(29));
         assert!(lost(&mut denials, 31).is_empty(), "and may have reached the second since");
         denials.note(b, &Ranges::default(), ranges(1, 9), at(32));
+        assert!(lost(&mut denials, 33).is_empty(), "the first may have been started anew");
+        denials.hear(a, at(33));
         assert_eq!(lost(&mut denials, 33), ranges(1, 5), "the first may have got 6 to 9 since");
         denials.note(a, &ranges(1, 5), ranges(6, 9), at(34));
         assert_eq!(lost(&mut denials, 35), ranges(1, 9));
         denials.keep(&ranges(4, 4));
-        assert!(
-            denials.is_gone(a, Range { first: 4, last: 4 })
-                && !denials.is_gone(a, Range { first: 3, last: 4 })
-        );
+        let is_gone = |denials: &Denials, first, last| denials.is_gone(a.broker, Range { first, last });
+        assert!(is_gone(&denials, 4, 4) && !is_gone(&denials, 3, 4));
+        denials.hear(run(1, 8), at(36));
+        assert!(!is_gone(&denials, 4, 4), "another run");
     }
 }

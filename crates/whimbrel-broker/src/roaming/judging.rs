@@ -39,9 +39,10 @@ impl Reader {
 
     /// Whether a newer message with the same topic and key is held that the subscription wants, too.
     fn is_replaced(&self, channel: &Channel, slot: &Slot, now: Time) -> bool {
-                let newness = |slot: &Slot| Newness::of(slot.stamp(), slot.message());
+        let newness = |slot: &Slot| Newness::of(slot.stamp(), slot.message());
         channel.newest(slot.message()).is_some_and(|(_, newest)| {
-            newness(newest).is_newer_than(&newness(slot)) && !newest.is_expired(now)
+            newness(newest).is_newer_than(&newness(slot))
+                && !newest.is_expired(now)
                 && self.wanted.picks.picks(newest.message())
         })
     }

@@ -136,6 +136,10 @@ impl Reader {
 
     /// Has the subscriber told of all that is settled, without a message. Call it now and then, or when the subscriber asks.
     pub fn tell_covers(&mut self, channel: &Channel) {
+        // Last values are told before the cover that contains them.
+        if self.walk.is_some() {
+            return;
+        }
         for (index, log) in channel.logs() {
             self.tell_superseded(index, log.origin());
             if let Some(range) = self.readings.get_mut(index.place()).and_then(Reading::take_pending) {

@@ -12,7 +12,7 @@ use whimbrel_pubsub::message::{Message, Origin, Stamp};
 #[derive(Clone, Debug)]
 pub(crate) enum Frame {
     Message(Stamp, Message, Duration),
-    Heads(Vec<(Origin, u64)>),
+    Heads(Origin, Vec<(Origin, u64)>),
     Request(GapRequest),
     Answer(Origin, GapAnswer),
 }
@@ -57,7 +57,7 @@ impl Bus {
                 && match frame {
                     Frame::Message(stamp, ..) => is_it(stamp),
                     Frame::Answer(_, answer) => answer.messages.iter().any(|(stamp, ..)| is_it(stamp)),
-                    Frame::Heads(_) | Frame::Request(_) => false,
+                    Frame::Heads(..) | Frame::Request(_) => false,
                 }
         })
     }

@@ -116,7 +116,8 @@ impl Judge<'_> {
                 false => {}
             }
         }
-        let all = matches!(self.at.recover, Recover::First | Recover::Beside) && self.at.slow != Slow::ReplaceByKey;
+        let all =
+            matches!(self.at.recover, Recover::First | Recover::Beside) && self.at.slow != Slow::ReplaceByKey;
         ensure(if all { held == told.outstanding } else { held >= told.outstanding }, || {
             format!("{held} are outstanding, told {}", told.outstanding)
         })?;
@@ -163,7 +164,8 @@ impl Judge<'_> {
         let open: Vec<_> =
             all.iter().filter(|(name, truth)| !self.is_settled(*name) && self.is_wanted(truth)).collect();
         let mut bounds = Bounds::default();
-        open.iter().for_each(|(name, _)| bounds.add(self.is_expired(*name) || !self.node.came.contains_key(name)));
+        open.iter()
+            .for_each(|(name, _)| bounds.add(self.is_expired(*name) || !self.node.came.contains_key(name)));
         let how = match fate {
             Fate::Gone => {
                 self.gone(&all)?;
@@ -191,19 +193,23 @@ impl Judge<'_> {
             ensure(!self.is_settled(*name), || format!("{name:?} was settled before"))?;
             ensure(!self.node.holds(*name), || format!("{name:?} is held"))?;
             let came = self.node.came.contains_key(name);
-            ensure(came || self.is_lost(*name), || format!("{name:?} did not come, and another broker may have it"))?;
+            ensure(came || self.is_lost(*name), || {
+                format!("{name:?} did not come, and another broker may have it")
+            })?;
         }
         Ok(())
     }
 
     fn superseded(&self, truth: &Truth) -> Result<(), String> {
         let by_key = self.at.recover == Recover::NewestPerKey || self.at.slow == Slow::ReplaceByKey;
-        let may_pass = matches!(self.at.recover, Recover::MaxAge(_)) || matches!(self.at.slow, Slow::DropOldest(_));
+        let may_pass =
+            matches!(self.at.recover, Recover::MaxAge(_)) || matches!(self.at.slow, Slow::DropOldest(_));
         let newness = Newness::of(&truth.stamp, &truth.message);
         let replaced = || {
             self.view.truths.by_name.values().any(|other| {
                 other.message.key().is_some()
-                    && (other.message.topic(), other.message.key()) == (truth.message.topic(), truth.message.key())
+                    && (other.message.topic(), other.message.key())
+                        == (truth.message.topic(), truth.message.key())
                     && self.is_wanted(other)
                     && Newness::of(&other.stamp, &other.message).is_newer_than(&newness)
             })
@@ -217,7 +223,11 @@ pub(crate) fn at_the_end(view: View<'_>, subscriber: &Subscriber) -> Result<(), 
     let at = subscriber.attached.as_ref().unwrap();
     let judge = Judge { view, node: &view.nodes[at.node], taste: &subscriber.taste, at };
     for (name, truth) in &view.truths.by_name {
-        if !judge.is_wanted(truth) || judge.is_settled(*name) || judge.is_expired(*name) || judge.is_before(*name) {
+        if !judge.is_wanted(truth)
+            || judge.is_settled(*name)
+            || judge.is_expired(*name)
+            || judge.is_before(*name)
+        {
             continue;
         }
         let known = judge.node.channel.log_of(name.0).is_some_and(|(_, log)| log.highest() >= name.1);
@@ -225,7 +235,9 @@ pub(crate) fn at_the_end(view: View<'_>, subscriber: &Subscriber) -> Result<(), 
         ensure(!judge.node.holds(*name), || what("is held and was not delivered"))?;
         ensure(!known, || what("is known to exist, and its fate is not"))?;
         // What crashed with its broker before anybody heard of it, nobody knows.
-        ensure(!view.nodes.iter().any(|node| node.came.contains_key(name)), || what("came to another broker"))?;
+        ensure(!view.nodes.iter().any(|node| node.came.contains_key(name)), || {
+            what("came to another broker")
+        })?;
     }
     Ok(())
 }
@@ -235,9 +247,9 @@ pub(crate) fn buffer(view: View<'_>, node: &Node, scenario: &Scenario) -> Result
     for topic in super::taste::TOPICS {
         let writers = node.came.keys().map(|name| &view.truths.by_name[name]);
         let writers = writers.filter(|truth| truth.message.is_retained() && truth.message.topic() == topic);
-        let last = writers.map(|truth| Newness::of(&truth.stamp, &truth.message)).reduce(|one, other| {
-            if other.is_written_after(&one) { other } else { one }
-        });
+        let last = writers
+            .map(|truth| Newness::of(&truth.stamp, &truth.message))
+            .reduce(|one, other| if other.is_written_after(&one) { other } else { one });
         let kept = node.channel.retained().find(topic.as_bytes());
         let kept = kept.map(|value| *value.newness());
         ensure(kept == last, || format!("{topic} retains {kept:?}, not {last:?}"))?;
@@ -262,7 +274,8 @@ fn oldest_gave_way(view: View<'_>, node: &Node, partition: usize) -> Result<(), 
         usize::from(truth.stamp.partition.0) == partition
     };
     let published = |name: &Name| view.truths.by_name[name].stamp.published;
-    let (held, gone): (Vec<&Name>, Vec<&Name>) = node.came.keys().filter(here).partition(|name| node.holds(**name));
+    let (held, gone): (Vec<&Name>, Vec<&Name>) =
+        node.came.keys().filter(here).partition(|name| node.holds(**name));
     let oldest = held.iter().map(|name| published(name)).min();
     let newest = gone.iter().map(|name| published(name)).max();
     ensure(oldest.is_none() || newest <= oldest, || {

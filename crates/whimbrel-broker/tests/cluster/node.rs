@@ -51,28 +51,34 @@ impl Node {
     }
 
     /// Takes a frame. Returns what to send back.
-    pub(crate) fn handle(&mut self, from: usize, frame: Frame, now: Duration) -> Result<Option<Frame>, String> {
+    pub(crate) fn handle(&mut self, frame: Frame, now: Duration) -> Result<Option<Frame>, String> {
         let time = self.time(now);
         match frame {
             Frame::Message(stamp, message, age) => self.receive(stamp, message, age, now)?,
-            Frame::Heads(heads) => self.channel.handle_heads(&heads, time),
+            Frame::Heads(by, heads) => self.channel.handle_heads(by, &heads, time),
             Frame::Request(request) => {
                 return Ok(Some(Frame::Answer(request.origin, self.channel.answer(&request, time))));
             }
-            Frame::Answer(origin, answer) => self.fill(from, origin, answer, now)?,
+            Frame::Answer(origin, answer) => self.fill(origin, answer, now)?,
         }
         Ok(None)
     }
 
-    fn fill(&mut self, from: usize, origin: Origin, answer: GapAnswer, now: Duration) -> Result<(), String> {
+    fn fill(&mut self, origin: Origin, answer: GapAnswer, now: Duration) -> Result<(), String> {
         for (stamp, message, age) in &answer.messages {
             self.receive(*stamp, message.clone(), *age, now)?;
         }
-        self.channel.handle_denials(BrokerId(from as u64), origin, &answer, self.time(now));
+        self.channel.handle_denials(origin, &answer, self.time(now));
         Ok(())
     }
 
-    fn receive(&mut self, stamp: Stamp, message: Message, age: Duration, now: Duration) -> Result<(), String> {
+    fn receive(
+        &mut self,
+        stamp: Stamp,
+        message: Message,
+        age: Duration,
+        now: Duration,
+    ) -> Result<(), String> {
         let clocks = self.now(now);
         let ends = message.lifetime().map(|lifetime| clocks.time + lifetime.saturating_sub(age));
         let received = self.channel.receive(stamp, message, age, clocks);

@@ -27,17 +27,24 @@ impl Publisher {
     }
 
     /// The messages to publish now.
-    pub(crate) fn messages(&mut self, scenario: &Scenario, now: Duration, rng: &mut ChaCha8Rng) -> Vec<Message> {
+    pub(crate) fn messages(
+        &mut self,
+        scenario: &Scenario,
+        now: Duration,
+        rng: &mut ChaCha8Rng,
+    ) -> Vec<Message> {
         if rng.random_bool(0.02) {
             self.at = rng.random_range(0..scenario.brokers);
         }
-        let due: Vec<Message> = self.again.extract_if(.., |(at, _)| *at <= now).map(|(_, message)| message).collect();
+        let due: Vec<Message> =
+            self.again.extract_if(.., |(at, _)| *at <= now).map(|(_, message)| message).collect();
         let mut number = scenario.rate as usize;
         number += usize::from(rng.random_bool(scenario.rate.fract()));
         let new: Vec<Message> = (0..number).map(|_| self.new_message(scenario, rng)).collect();
         for message in &new {
             if rng.random_bool(scenario.repeats) {
-                self.again.push((now + rng.random_range(Duration::ZERO..Duration::from_secs(4)), message.clone()));
+                self.again
+                    .push((now + rng.random_range(Duration::ZERO..Duration::from_secs(4)), message.clone()));
             }
         }
         due.into_iter().chain(new).collect()

@@ -38,10 +38,13 @@ impl Scenario {
     pub(crate) fn random(rng: &mut ChaCha8Rng) -> Self {
         let ends: &[u8] = [&[9][..], &[4, 9], &[2, 5, 9]][rng.random_range(0..3)];
         let starts = std::iter::once(0).chain(ends.iter().map(|end| end + 1));
-        let partitions: Vec<Taste> = starts.zip(ends).map(|(start, end)| Taste::values(start, *end)).collect();
+        let partitions: Vec<Taste> =
+            starts.zip(ends).map(|(start, end)| Taste::values(start, *end)).collect();
         let number = partitions.len();
-        let mut some = |share: f64, most: f64| if rng.random_bool(share) { rng.random_range(0.0..most) } else { 0.0 };
-        let (loss, crashes, cuts, clock_jumps) = (some(0.7, 0.3), some(0.4, 0.01), some(0.4, 0.02), some(0.3, 0.02));
+        let mut some =
+            |share: f64, most: f64| if rng.random_bool(share) { rng.random_range(0.0..most) } else { 0.0 };
+        let (loss, crashes, cuts, clock_jumps) =
+            (some(0.7, 0.3), some(0.4, 0.01), some(0.4, 0.02), some(0.3, 0.02));
         let (lifetimes, repeats, retained) = (some(0.5, 0.5), some(0.6, 0.3), some(0.5, 0.3));
         Self {
             brokers: rng.random_range(1..=4),
@@ -70,7 +73,10 @@ impl Scenario {
         };
         ChannelSettings {
             partitions: (0..self.partitions.len()).map(partition).collect(),
-            peers: (0..self.brokers).filter(|other| *other != node).map(|other| BrokerId(other as u64)).collect(),
+            peers: (0..self.brokers)
+                .filter(|other| *other != node)
+                .map(|other| BrokerId(other as u64))
+                .collect(),
             unknown_after: UNKNOWN_AFTER,
             ask_at_least_every: Duration::from_secs(1),
             most_publishers: 100,

@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use whimbrel_broker::roaming::{From, Reader, Recover, Slow, Wish};
-use whimbrel_pubsub::coverage::{ChannelCoverage, ClusterId, Coverage, Heard, Subscription, SubscriptionState, Told};
+use whimbrel_pubsub::coverage::{
+    ChannelCoverage, ClusterId, Coverage, Heard, Subscription, SubscriptionState, Told,
+};
 use whimbrel_pubsub::message::{ChannelId, Origin};
 
 use super::node::Node;
@@ -74,7 +76,13 @@ impl Subscriber {
         }
     }
 
-    pub(crate) fn attach(&mut self, node: &Node, partitions: &[Taste], now: std::time::Duration, wish: (Recover, Slow, u32, bool)) {
+    pub(crate) fn attach(
+        &mut self,
+        node: &Node,
+        partitions: &[Taste],
+        now: std::time::Duration,
+        wish: (Recover, Slow, u32, bool),
+    ) {
         let (recover, slow, budget, live) = wish;
         let time = node.time(now);
         let live = live && !self.began;

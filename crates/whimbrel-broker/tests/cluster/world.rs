@@ -64,10 +64,13 @@ impl World {
     fn new(seed: u64) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let scenario = Scenario::random(&mut rng);
-        let nodes = (0..scenario.brokers).map(|id| Node::start(id, &scenario, rng.random(), Duration::ZERO)).collect();
+        let nodes = (0..scenario.brokers)
+            .map(|id| Node::start(id, &scenario, rng.random(), Duration::ZERO))
+            .collect();
         let publishers = (0..scenario.publishers).map(|id| Publisher::new(id as u128)).collect();
-        let subscribers =
-            (0..scenario.subscribers).map(|_| Subscriber::new(Taste::random(&mut rng, &scenario.partitions))).collect();
+        let subscribers = (0..scenario.subscribers)
+            .map(|_| Subscriber::new(Taste::random(&mut rng, &scenario.partitions)))
+            .collect();
         let mut bus = Bus::default();
         bus.loss = scenario.loss;
         let (now, truths, tally) = (Duration::ZERO, Truths::default(), Tally::default());
@@ -152,16 +155,26 @@ impl World {
     fn publish_one(&mut self, at: usize, message: Message) -> Result<Stamp, String> {
         let publication = message.publication().unwrap();
         let former = self.truths.names.get(&publication).cloned().unwrap_or_default();
-        let highest = self.truths.names.range(publication..).filter(|(other, _)| other.publisher == publication.publisher);
+        let highest = self
+            .truths
+            .names
+            .range(publication..)
+            .filter(|(other, _)| other.publisher == publication.publisher);
         let in_window = highest.last().is_none_or(|(other, _)| other.number < publication.number + WINDOW);
         let known = former.iter().any(|name| self.nodes[at].came.contains_key(name));
         match self.nodes[at].publish(&message, self.now) {
             Published::Repeated(stamp) => {
                 self.tally.repeated += 1;
-                let is_same = self.truths.by_name.get(&(stamp.origin, stamp.sequence)).is_some_and(|truth| truth.message == message);
+                let is_same = self
+                    .truths
+                    .by_name
+                    .get(&(stamp.origin, stamp.sequence))
+                    .is_some_and(|truth| truth.message == message);
                 if is_same { Ok(stamp) } else { Err(format!("{stamp:?} is another message")) }
             }
-            Published::Taken(_) if known && in_window => Err(format!("{publication:?} was taken twice at broker {at}")),
+            Published::Taken(_) if known && in_window => {
+                Err(format!("{publication:?} was taken twice at broker {at}"))
+            }
             Published::Taken(stamp) => {
                 self.tally.published += 1;
                 self.truths.take(stamp, message.clone(), self.now)?;
@@ -177,7 +190,7 @@ impl World {
     fn exchange(&mut self, tick: u32) -> Result<(), String> {
         while let Some((from, to, frame)) = self.bus.land(self.now) {
             if self.nodes[to].alive
-                && let Some(answer) = self.nodes[to].handle(from, frame, self.now)?
+                && let Some(answer) = self.nodes[to].handle(frame, self.now)?
             {
                 self.bus.send(self.now, to, from, answer, &mut self.rng);
             }
@@ -192,9 +205,9 @@ impl World {
                 self.bus.send(self.now, id, to, Frame::Request(request), &mut self.rng);
             }
             if tick % 10 == id as u32 {
-                let heads = self.nodes[id].channel.heads();
+                let (own, heads) = (self.nodes[id].channel.own(), self.nodes[id].channel.heads());
                 for to in (0..self.nodes.len()).filter(|to| *to != id) {
-                    self.bus.send(self.now, id, to, Frame::Heads(heads.clone()), &mut self.rng);
+                    self.bus.send(self.now, id, to, Frame::Heads(own, heads.clone()), &mut self.rng);
                 }
             }
         }
@@ -272,7 +285,11 @@ impl World {
     fn tell(&mut self, at: usize, told: Told) -> Result<(), String> {
         let view = View { nodes: &self.nodes, bus: &self.bus, truths: &self.truths, now: self.now };
         if std::env::var_os("TRACE").is_some() {
-            println!("{:?} subscriber {at} at {}: {told:?}", self.now, self.subscribers[at].attached.as_ref().unwrap().node);
+            println!(
+                "{:?} subscriber {at} at {}: {told:?}",
+                self.now,
+                self.subscribers[at].attached.as_ref().unwrap().node
+            );
         }
         let fates = checker::told(view, &mut self.subscribers[at], &told)?;
         self.count(&told);
@@ -335,8 +352,19 @@ impl World {
 
 impl Tally {
     pub(crate) fn add(&mut self, other: &Self) {
-        let Self { published, repeated, delivered, recovered, late, retained, gone, superseded, unknown, too_slow, restarts } =
-            self;
+        let Self {
+            published,
+            repeated,
+            delivered,
+            recovered,
+            late,
+            retained,
+            gone,
+            superseded,
+            unknown,
+            too_slow,
+            restarts,
+        } = self;
         *published += other.published;
         *repeated += other.repeated;
         *delivered += other.delivered;
@@ -351,9 +379,23 @@ impl Tally {
     }
 
     pub(crate) fn everything_happened(&self) -> bool {
-        let Self { published, repeated, delivered, recovered, late, retained, gone, superseded, unknown, too_slow, restarts } =
-            *self;
-        let all = [published, repeated, delivered, recovered, late, retained, gone, superseded, unknown, too_slow, restarts];
+        let Self {
+            published,
+            repeated,
+            delivered,
+            recovered,
+            late,
+            retained,
+            gone,
+            superseded,
+            unknown,
+            too_slow,
+            restarts,
+        } = *self;
+        let all = [
+            published, repeated, delivered, recovered, late, retained, gone, superseded, unknown, too_slow,
+            restarts,
+        ];
         all.iter().all(|count| *count > 0)
     }
 }
