@@ -2,6 +2,9 @@
 //!
 //! `cargo test -p whimbrel-broker --features mutants --test mutants`
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+#[allow(dead_code, unused_imports, reason = "only the outcome matters here")]
 mod cluster;
 
 use std::sync::Mutex;

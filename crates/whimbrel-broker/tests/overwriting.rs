@@ -7,6 +7,8 @@
 //!
 //! `cargo test -p whimbrel-broker --test overwriting -- --nocapture` prints the figures.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -15,6 +15,7 @@ use crate::mutants::{Mutant, planted};
 
 /// What reading came to.
 #[derive(Debug, PartialEq, Eq)]
+#[allow(clippy::large_enum_variant, reason = "a box would be an allocation for each delivery")]
 pub enum Read {
     /// Something to tell the subscriber.
     Told(Told),

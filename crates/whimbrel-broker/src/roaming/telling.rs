@@ -117,13 +117,14 @@ impl Reader {
         }
         self.adopt(channel);
         for (index, log) in channel.logs().filter(|(_, log)| log.is_missing_any()) {
-            let reading = &mut self.readings[index.place()];
-            let unknown: Vec<Range> = newly_unknown(log, reading, now);
-            for range in unknown {
-                reading.tell_unknown(range);
+            for range in newly_unknown(log, &self.readings[index.place()], now) {
+                self.readings[index.place()].tell_unknown(range);
                 let count = Count { number: range.count(), exact: false };
                 let cover = Cover { origin: log.origin(), range };
                 let as_gone = planted(Mutant::UnknownToldAsGone);
+                if as_gone {
+                    self.settle(index, cover.origin, range);
+                }
                 let fate = if as_gone { Fate::Gone } else { Fate::Unknown };
                 self.notices.push_back(Told::Fate { cover, fate, count, closed: as_gone });
             }

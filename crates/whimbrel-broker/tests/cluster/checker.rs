@@ -174,8 +174,8 @@ impl Judge<'_> {
             }
             Fate::Superseded => {
                 bounds.check(count, "superseded")?;
-                let unexpired = open.iter().filter(|(name, _)| !self.is_expired(*name));
-                unexpired.map(|(_, truth)| self.superseded(truth)).collect::<Result<(), _>>()?;
+                let mut unexpired = open.iter().filter(|(name, _)| !self.is_expired(*name));
+                unexpired.try_for_each(|(_, truth)| self.superseded(truth))?;
                 How::Superseded
             }
             Fate::Unknown => {

@@ -9,8 +9,10 @@ mod node;
 mod publisher;
 mod scenario;
 mod subscriber;
+mod tally;
 mod taste;
 mod truth;
 mod world;
 
-pub(crate) use world::{Tally, run_seed};
+pub(crate) use tally::Tally;
+pub(crate) use world::run_seed;

@@ -15,6 +15,7 @@ use super::node::Node;
 use super::publisher::Publisher;
 use super::scenario::{self, Scenario};
 use super::subscriber::Subscriber;
+use super::tally::Tally;
 use super::taste::Taste;
 use super::truth::Truths;
 
@@ -22,22 +23,6 @@ const TICK: Duration = Duration::from_millis(50);
 const ACTIVE_TICKS: u32 = 300;
 /// Longer than gaps take to be filled or given up.
 const QUIET_TICKS: u32 = 400;
-
-/// What happened in some runs, so that one sees that everything did.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Tally {
-    pub(crate) published: u64,
-    pub(crate) repeated: u64,
-    pub(crate) delivered: u64,
-    pub(crate) recovered: u64,
-    pub(crate) late: u64,
-    pub(crate) retained: u64,
-    pub(crate) gone: u64,
-    pub(crate) superseded: u64,
-    pub(crate) unknown: u64,
-    pub(crate) too_slow: u64,
-    pub(crate) restarts: u64,
-}
 
 struct World {
     scenario: Scenario,
@@ -155,12 +140,13 @@ impl World {
     fn publish_one(&mut self, at: usize, message: Message) -> Result<Stamp, String> {
         let publication = message.publication().unwrap();
         let former = self.truths.names.get(&publication).cloned().unwrap_or_default();
-        let highest = self
+        let mut highest = self
             .truths
             .names
             .range(publication..)
             .filter(|(other, _)| other.publisher == publication.publisher);
-        let in_window = highest.last().is_none_or(|(other, _)| other.number < publication.number + WINDOW);
+        let in_window =
+            highest.next_back().is_none_or(|(other, _)| other.number < publication.number + WINDOW);
         let known = former.iter().any(|name| self.nodes[at].came.contains_key(name));
         match self.nodes[at].publish(&message, self.now) {
             Published::Repeated(stamp) => {
@@ -239,9 +225,6 @@ impl World {
 
     fn attach(&mut self, at: usize, node: usize, wish: (Recover, Slow, u32, bool)) -> Result<(), String> {
         let time = self.nodes[node].time(self.now);
-        if std::env::var_os("TRACE").is_some() {
-            println!("{:?} subscriber {at} comes to {node}: {wish:?}", self.now);
-        }
         self.subscribers[at].attach(&self.nodes[node], &self.scenario.partitions, self.now, wish);
         let attached = self.subscribers[at].attached.as_ref().unwrap();
         if attached.reader.is_waiting(&self.nodes[node].channel) {
@@ -284,33 +267,10 @@ impl World {
 
     fn tell(&mut self, at: usize, told: Told) -> Result<(), String> {
         let view = View { nodes: &self.nodes, bus: &self.bus, truths: &self.truths, now: self.now };
-        if std::env::var_os("TRACE").is_some() {
-            println!(
-                "{:?} subscriber {at} at {}: {told:?}",
-                self.now,
-                self.subscribers[at].attached.as_ref().unwrap().node
-            );
-        }
         let fates = checker::told(view, &mut self.subscribers[at], &told)?;
-        self.count(&told);
+        self.tally.count(&told);
         self.subscribers[at].attached.as_mut().unwrap().in_flight.push_back((told, fates));
         Ok(())
-    }
-
-    fn count(&mut self, told: &Told) {
-        use whimbrel_pubsub::coverage::Fate;
-        match told {
-            Told::Delivery(delivery) => {
-                self.tally.delivered += 1;
-                self.tally.recovered += u64::from(delivery.recovered);
-                self.tally.late += u64::from(delivery.late);
-                self.tally.retained += u64::from(delivery.retained);
-            }
-            Told::Fate { fate: Fate::Gone, count, .. } => self.tally.gone += count.number,
-            Told::Fate { fate: Fate::Superseded, count, .. } => self.tally.superseded += count.number,
-            Told::Fate { fate: Fate::Unknown, count, .. } => self.tally.unknown += count.number,
-            _ => {}
-        }
     }
 
     /// Everything works again, and nobody publishes.
@@ -347,55 +307,5 @@ impl World {
             self.tell(at, told.clone())?;
         }
         Ok(read)
-    }
-}
-
-impl Tally {
-    pub(crate) fn add(&mut self, other: &Self) {
-        let Self {
-            published,
-            repeated,
-            delivered,
-            recovered,
-            late,
-            retained,
-            gone,
-            superseded,
-            unknown,
-            too_slow,
-            restarts,
-        } = self;
-        *published += other.published;
-        *repeated += other.repeated;
-        *delivered += other.delivered;
-        *recovered += other.recovered;
-        *late += other.late;
-        *retained += other.retained;
-        *gone += other.gone;
-        *superseded += other.superseded;
-        *unknown += other.unknown;
-        *too_slow += other.too_slow;
-        *restarts += other.restarts;
-    }
-
-    pub(crate) fn everything_happened(&self) -> bool {
-        let Self {
-            published,
-            repeated,
-            delivered,
-            recovered,
-            late,
-            retained,
-            gone,
-            superseded,
-            unknown,
-            too_slow,
-            restarts,
-        } = *self;
-        let all = [
-            published, repeated, delivered, recovered, late, retained, gone, superseded, unknown, too_slow,
-            restarts,
-        ];
-        all.iter().all(|count| *count > 0)
     }
 }

@@ -205,7 +205,7 @@ mod tests {
             }
             let inside = within.first..=within.last;
             let gaps: Vec<u64> = inside.clone().filter(|number| !model.contains(number)).collect();
-            prop_assert_eq!(all(set.gaps(within)), gaps.clone());
+            prop_assert_eq!(&all(set.gaps(within)), &gaps);
             prop_assert_eq!(set.covers(within), gaps.is_empty());
             prop_assert_eq!(all(set.within(within)), model.range(inside).copied().collect::<Vec<_>>());
         }
