@@ -73,7 +73,8 @@ impl Channel {
     /// Takes the denials of an answer. Its messages are received one by one, with [`Channel::receive`], before.
     pub fn handle_denials(&mut self, origin: Origin, answer: &GapAnswer, now: Time) {
         let sound = |ranges: &[Range]| -> Ranges {
-            ranges.iter().filter(|range| range.first >= 1 && range.first <= range.last).copied().collect()
+            let sound = ranges.iter().filter(|range| range.first >= 1 && range.first <= range.last);
+            sound.copied().take(MOST_RANGES).collect()
         };
         let (gone, absent) = (sound(&answer.gone), sound(&answer.absent));
         let settings = &self.settings;
