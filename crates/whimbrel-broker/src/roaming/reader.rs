@@ -182,7 +182,8 @@ impl Reader {
     /// Looks at an entry. Returns what is to be told of it.
     fn take(&mut self, channel: &Channel, entry: Entry, recovered: bool, now: Time) -> Option<Told> {
         let reading = self.reading(channel, entry.log);
-        if reading.covered.contains(entry.sequence) {
+        let is_next = reading.is_next(entry.sequence);
+        if !is_next && reading.covered.contains(entry.sequence) {
             return None;
         }
         if planted(Mutant::LateNotDelivered) && entry.sequence < reading.delivered {
@@ -193,6 +194,9 @@ impl Reader {
             return None;
         };
         let origin = slot.stamp().origin;
+        if is_next {
+            return self.take_next(channel, entry, slot, recovered, now);
+        }
         self.pass_gone(channel, entry);
         let verdict = self.judge(channel, slot, recovered, now);
         if verdict == Verdict::Wanted {
@@ -204,6 +208,12 @@ impl Reader {
             return None;
         }
         self.settle(entry.log, origin, Range { first: entry.sequence, last: entry.sequence });
+        self.conclude(verdict, entry, slot, recovered)
+    }
+
+    /// Does with a settled message as judged.
+    #[inline]
+    fn conclude(&mut self, verdict: Verdict, entry: Entry, slot: &Slot, recovered: bool) -> Option<Told> {
         match verdict {
             Verdict::Wanted => self.deliver(entry.log, slot, recovered),
             Verdict::Unwanted => None,
@@ -212,6 +222,26 @@ impl Reader {
                 None
             }
         }
+    }
+
+    /// Looks at an entry that comes in the usual order, so that nothing was overwritten before it and no cover has to be told.
+    #[inline]
+    fn take_next(
+        &mut self,
+        channel: &Channel,
+        entry: Entry,
+        slot: &Slot,
+        recovered: bool,
+        now: Time,
+    ) -> Option<Told> {
+        let verdict = self.judge(channel, slot, recovered, now);
+        if verdict == Verdict::Wanted && self.readings[entry.log.place()].has_superseded() {
+            self.tell_superseded(entry.log, slot.stamp().origin);
+            self.go_back(entry, recovered);
+            return None;
+        }
+        self.readings[entry.log.place()].settle_next(entry.sequence);
+        self.conclude(verdict, entry, slot, recovered)
     }
 
     /// Moves the position back to an entry that was not settled.

@@ -24,6 +24,27 @@ impl Reading {
         Self { covered, ..Self::default() }
     }
 
+    /// Whether `sequence` is right behind all that is settled and all that is pending, as in the usual order.
+    #[inline]
+    pub(super) fn is_next(&self, sequence: u64) -> bool {
+        self.covered.highest() + 1 == sequence
+            && self.pending.is_none_or(|pending| pending.last + 1 == sequence)
+    }
+
+    /// Settles the sequence that is next.
+    #[inline]
+    pub(super) fn settle_next(&mut self, sequence: u64) {
+        self.covered.append();
+        let first = self.pending.map_or(sequence, |pending| pending.first);
+        self.pending = Some(Range { first, last: sequence });
+    }
+
+    /// Whether messages were superseded and not told.
+    #[inline]
+    pub(super) fn has_superseded(&self) -> bool {
+        self.superseded.is_some()
+    }
+
     /// Settles `range`. Returns a cover that has to be told by itself, since a gap lies between it and the range.
     pub(super) fn settle(&mut self, range: Range) -> Option<Range> {
         self.covered.insert(range);
@@ -87,6 +108,20 @@ mod tests {
 
     fn one(sequence: u64) -> Range {
         Range { first: sequence, last: sequence }
+    }
+
+    #[test]
+    fn the_usual_order_is_settled_alike() {
+        let (mut quick, mut plain) = (Reading::default(), Reading::default());
+        for sequence in 1..10 {
+            assert!(quick.is_next(sequence) && !quick.is_next(sequence + 1));
+            quick.settle_next(sequence);
+            assert_eq!(plain.settle(one(sequence)), None);
+            assert_eq!((&quick.covered, quick.pending), (&plain.covered, plain.pending));
+            if sequence % 3 == 0 {
+                assert_eq!(quick.take_pending(), plain.take_pending());
+            }
+        }
     }
 
     #[test]

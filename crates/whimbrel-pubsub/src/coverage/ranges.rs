@@ -59,6 +59,7 @@ impl Ranges {
     }
 
     /// The highest sequence; 0 if there is none.
+    #[inline]
     pub fn highest(&self) -> u64 {
         self.ranges.last().map_or(0, |range| range.last)
     }
@@ -116,6 +117,15 @@ impl Ranges {
         if to > from + 1 {
             self.ranges[from].last = self.ranges[to - 1].last.max(range.last);
             self.ranges.drain(from + 1..to);
+        }
+    }
+
+    /// Adds the sequence behind the highest, which is below `u64::MAX`.
+    #[inline]
+    pub fn append(&mut self) {
+        match self.ranges.last_mut() {
+            Some(range) => range.last += 1,
+            None => self.ranges.push(Range { first: 1, last: 1 }),
         }
     }
 

@@ -34,10 +34,11 @@ impl From<Malformed> for MessageError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
     bytes: Bytes,
-    publication: Option<Publication>,
     topic: (u32, u32),
     key: (u32, u32),
     properties: (u32, u32),
+    /// Where the publisher's id begins, if there is one.
+    publication: u32,
     payload: u32,
     lifetime: u32,
     flags: u8,
@@ -63,7 +64,10 @@ impl Message {
         let has = |bit: u8| flags & bit != 0;
         let key = if has(KEY) { part(&mut parser, LONGEST_KEY)? } else { (0, 0) };
         let lifetime = if has(LIFETIME) { parse_lifetime(&mut parser)? } else { 0 };
-        let publication = if has(PUBLICATION) { Some(Publication::parse(&mut parser)?) } else { None };
+        let publication = parser.at() as u32;
+        if has(PUBLICATION) {
+            Publication::parse(&mut parser)?;
+        }
         let properties = if has(PROPERTIES) { part(&mut parser, LONGEST_PROPERTIES)? } else { (0, 0) };
         if has(PROPERTIES) && properties.0 == properties.1 {
             return Err(MessageError::Malformed);
@@ -72,7 +76,7 @@ impl Message {
         let text =
             str::from_utf8(&bytes[range(topic)]).map_err(|_| MessageError::Topic("it is not UTF-8"))?;
         check_topic(text)?;
-        Ok(Self { publication, topic, key, properties, payload, lifetime, flags, index, bytes })
+        Ok(Self { topic, key, properties, publication, payload, lifetime, flags, index, bytes })
     }
 
     /// The message as it is sent on.
@@ -123,7 +127,9 @@ impl Message {
 
     /// Who published it, and as which of its messages.
     pub fn publication(&self) -> Option<Publication> {
-        self.publication
+        let mut parser = Parser::new(&self.bytes[self.publication as usize..]);
+        // Parsing checked it.
+        if self.has(PUBLICATION) { Publication::parse(&mut parser).ok() } else { None }
     }
 
     /// The payload.
