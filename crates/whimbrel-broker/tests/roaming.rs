@@ -419,3 +419,45 @@ fn a_broker_that_was_cut_off_fills_its_buffer_without_overwriting_what_is_newer(
     assert_eq!(held.collect::<Vec<_>>(), [5, 6, 7]);
     assert!(channel.has_received(OTHER, Range { first: 1, last: 7 }));
 }
+
+#[test]
+fn regression_a_late_older_message_replaces_no_newer_one() {
+    let mut channel = channel(100);
+    let cod = |lifetime| Draft { key: Some(b"cod"), lifetime, ..draft(&[1]) }.finish().unwrap();
+    let mut receive = |sequence, lifetime, seconds: f64| {
+        let published = Hlc::at(1_700_000_000_000 + 10 * sequence);
+        let stamp = Stamp { published, ..stamp(sequence) };
+        channel.receive(stamp, cod(lifetime), Duration::ZERO, now(seconds)).unwrap()
+    };
+    receive(2, None, 0.0);
+    // The newest of the key ends. The next that comes is older than the one that is left.
+    receive(3, Some(Duration::from_secs(1)), 0.0);
+    receive(1, None, 2.0);
+    let wish = Wish { recover: Recover::NewestPerKey, ..reads_odd(From::Held) };
+    let told = read(&mut Reader::attach(&channel, wish, at(3.0)), &channel, 3.0);
+    assert!(sequences(&told).contains(&2), "{told:?}");
+}
+
+#[test]
+fn regression_a_value_retained_while_others_are_told_comes_once() {
+    let mut channel = channel(100);
+    let retained = |topic| Draft { topic, retain: true, ..draft(&[1]) }.finish().unwrap();
+    channel.publish(retained("a"), now(0.0)).unwrap();
+    let mut reader = Reader::attach(&channel, reads_odd(From::Live), at(1.0));
+    assert!(matches!(reader.read(&channel, at(1.0), true, &mut 2), Read::Told(Told::Delivery(_))));
+    channel.publish(retained("b"), now(1.0)).unwrap();
+    assert_eq!(sequences(&read(&mut reader, &channel, 1.0)), [2]);
+}
+
+#[test]
+fn regression_covers_asked_for_too_early_do_not_hide_last_values() {
+    let mut channel = channel(100);
+    channel.publish(Draft { topic: "a", retain: true, ..draft(&[1]) }.finish().unwrap(), now(0.0)).unwrap();
+    let mut reader = Reader::attach(&channel, reads_odd(From::Live), at(1.0));
+    reader.tell_covers(&channel);
+    let told = read(&mut reader, &channel, 1.0);
+    assert!(
+        matches!(&told[..], [Told::Delivery(delivery), Told::Covers(_)] if delivery.retained),
+        "{told:?}"
+    );
+}
