@@ -74,6 +74,11 @@ fn wish(values: &'static [u8], from: From) -> Wish {
 
 const ODD: &[u8] = &[1, 3, 5, 7, 9];
 
+/// Without anything covered.
+fn anew() -> From {
+    From::Coverage(ChannelCoverage::default())
+}
+
 fn reads_odd(from: From) -> Wish {
     let mut wish = wish(ODD, from);
     wish.wanted.reach = vec![Reach::Whole, Reach::None];
@@ -147,13 +152,16 @@ fn a_returning_subscriber_gets_what_it_missed_and_goes_on() {
 fn counts_are_exact_where_partitions_are_read_whole() {
     let mut channel = channel(2);
     publish(&mut channel, &[1, 2, 3, 4, 5, 6, 7, 8, 9, 0], 0.0);
-    let told = read(&mut Reader::attach(&channel, reads_odd(From::Held), at(1.0)), &channel, 1.0);
+    let told = read(&mut Reader::attach(&channel, reads_odd(anew()), at(1.0)), &channel, 1.0);
     assert_eq!(outstanding(&told), Outstanding { outstanding: 2, gone: exactly(3), missing: 0 });
     assert_eq!((sequences(&told), fates(&told)), (vec![7, 9], vec![(Fate::Gone, 1, 6, exactly(3))]));
-    let part = read(&mut Reader::attach(&channel, wish(&[1], From::Held), at(1.0)), &channel, 1.0);
+    let part = read(&mut Reader::attach(&channel, wish(&[1], anew()), at(1.0)), &channel, 1.0);
     let at_most = Count { number: 6, exact: false };
     assert_eq!(outstanding(&part), Outstanding { outstanding: 0, gone: at_most, missing: 0 });
     assert_eq!(at_most.to_string(), "at most 6");
+    let held = read(&mut Reader::attach(&channel, reads_odd(From::Held), at(1.0)), &channel, 1.0);
+    assert_eq!(outstanding(&held), Outstanding { outstanding: 2, gone: Count::NONE, missing: 0 });
+    assert_eq!((sequences(&held), fates(&held)), (vec![7, 9], vec![]));
 }
 
 #[test]
@@ -394,7 +402,7 @@ fn a_peer_that_sends_every_second_message_costs_bounded_memory() {
     }
     let (_, log) = channel.log_of(OTHER).unwrap();
     assert!(log.received().len() <= 4_096);
-    let mut reader = Reader::attach(&channel, reads_odd(From::Held), at(0.0));
+    let mut reader = Reader::attach(&channel, reads_odd(anew()), at(0.0));
     let told = read(&mut reader, &channel, 0.0);
     assert_eq!(sequences(&told).len(), 100);
     let ranges = reader.coverage(&channel).of(OTHER).unwrap().len();

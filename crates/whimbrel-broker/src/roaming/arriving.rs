@@ -17,7 +17,7 @@ impl Reader {
         let mut reader = Self::new(wish.wanted, wish.recover, wish.slow, channel, now);
         match wish.from {
             From::Live => reader.begin_live(channel),
-            From::Held => reader.begin_behind(channel, ChannelCoverage::default(), now),
+            From::Held => reader.begin_behind(channel, before_held(channel), now),
             From::Coverage(coverage) => reader.begin_behind(channel, coverage, now),
         }
         reader
@@ -63,4 +63,19 @@ impl Reader {
             self.readings[index.place()] = Reading::of(received);
         }
     }
+}
+
+/// What lies before the first message that is held of each origin. Nobody who begins with what is held misses that.
+fn before_held(channel: &Channel) -> ChannelCoverage {
+    let mut before = ChannelCoverage::default();
+    for (_, log) in channel.logs() {
+        let all = Range::new(1, log.highest());
+        let first =
+            all.and_then(|all| log.held(all).next()).map_or(log.highest() + 1, |(sequence, _)| sequence);
+        if let Some(range) = Range::new(1, first - 1) {
+            // There are no more origins here than a coverage may have.
+            before.insert(log.origin(), range).ok();
+        }
+    }
+    before
 }

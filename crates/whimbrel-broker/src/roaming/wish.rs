@@ -24,7 +24,7 @@ pub enum From {
     Coverage(ChannelCoverage),
     /// With what is published from now on.
     Live,
-    /// With all that is held.
+    /// With all that is held. What was overwritten before does not count as gone.
     Held,
 }
 

@@ -16,7 +16,7 @@ pub enum CoverageError {
     #[error("the coverage has version {0}, which is newer than this program knows")]
     Newer(u8),
     /// It is longer than allowed.
-    #[error("the coverage has {0} bytes; at most 49,152 are allowed")]
+    #[error("the coverage has {0} bytes; at most 49,149 are allowed")]
     TooLong(usize),
     /// There are too many origins in a channel.
     #[error("the coverage of the channel has 1,024 origins already")]

@@ -27,4 +27,4 @@ pub const MOST_ORIGINS: usize = 1_024;
 /// The most channels in a coverage.
 pub const MOST_CHANNELS: usize = 64;
 /// The longest encoded coverage, bytes: as text it fits into one user property of MQTT 5.
-pub const LONGEST_COVERAGE: usize = 48 << 10;
+pub const LONGEST_COVERAGE: usize = 49_149;

@@ -66,6 +66,7 @@ mod tests {
         }
         assert_eq!(text_of(&[0xfb, 0xff]), "-_8");
         assert_eq!(Coverage::from_text(&Coverage::default().to_text()), Ok(Coverage::default()));
+        assert!(text_of(&[0; LONGEST_COVERAGE]).len() <= 65_535, "it fits into a property of MQTT 5");
         assert!(matches!(Coverage::from_text(&"A".repeat(70_000)), Err(CoverageError::TooLong(_))));
     }
 
