@@ -2,5 +2,8 @@
 
 #![warn(missing_debug_implementations)]
 
+mod codec;
+pub mod coverage;
+pub mod message;
 pub mod property;
 pub mod topic;

@@ -89,6 +89,8 @@ impl Test {
             "fuzz_smoke",
         ];
         tally.tests("planted faults", &planted)?;
+        let planted = ["--package", "whimbrel-broker", "--features", "mutants", "--test", "mutants"];
+        tally.tests("planted faults of the broker", &planted)?;
         match tools::cryptography() {
             Ok(()) => {
                 let mut vectors = Command::new("python3");
