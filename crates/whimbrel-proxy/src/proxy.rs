@@ -305,11 +305,7 @@ impl Proxy {
         tell: impl Fn(News) + Send + 'static,
     ) -> Result<(), StartError> {
         let settings = settings.clone();
-        let failed =
-            |_| TproxyError::System { what: "intercepting failed", error: io::ErrorKind::Other.into() };
-        // It runs other programs.
-        let started = tokio::task::spawn_blocking(move || Interception::start(&settings)).await;
-        let mut interception = started.map_err(failed)??;
+        let mut interception = blocking(move || Interception::start(&settings)).await?;
         tell(News::Interception("traffic is intercepted"));
         let serving = interception.serve(ingress, move |what| tell(News::Interception(what)));
         self.interception = Some(interception);
@@ -406,6 +402,14 @@ impl ProxyStatus {
             })
             .collect();
         serde_json::json!({ "peers": peers, "flows": self.flows.shown() })
+    }
+}
+
+/// Does what runs other programs.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
     }
 }
 

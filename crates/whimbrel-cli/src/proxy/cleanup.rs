@@ -1,7 +1,7 @@
 //! `whimbrel proxy cleanup`: what killed proxies left in the kernel.
 
 use clap::Args;
-use whimbrel_proxy::intercept::tproxy::{Leftovers, cleanup};
+use whimbrel_proxy::intercept::{Leftovers, cleanup};
 
 use crate::output::print_line;
 

@@ -4,6 +4,8 @@ mod accept;
 mod forward;
 mod http_connect;
 mod ingress;
+#[cfg(target_os = "linux")]
+mod kernel;
 mod ruling;
 mod socks;
 mod socks_udp;
@@ -13,4 +15,8 @@ mod waiting;
 
 pub use forward::{Forward, InvalidForward};
 pub use ingress::Ingress;
+#[cfg(target_os = "linux")]
+pub use kernel::{KernelError, Leftovers, cleanup};
 pub use socks::Users;
+#[cfg(not(target_os = "linux"))]
+pub use tproxy::{Leftovers, cleanup};

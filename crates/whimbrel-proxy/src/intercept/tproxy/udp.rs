@@ -13,10 +13,10 @@ use tokio::task::JoinSet;
 use tokio::time::interval;
 
 use super::replies::Replies;
-use super::segment::datagram_refusal;
 use super::sockets;
 use super::tun::Tun;
 use crate::intercept::ingress::Ingress;
+use crate::intercept::kernel::datagram_refusal;
 use crate::intercept::udp_program::UdpProgram;
 use crate::policy::{Action, Protocol, is_special};
 use crate::protocol::{Host, Target};

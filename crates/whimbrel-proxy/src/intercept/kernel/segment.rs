@@ -21,7 +21,7 @@ const LONGEST_V6: usize = 1_280 - 48;
 
 /// What a program is told of a connection that cannot be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub(in crate::intercept) enum Refusal {
     /// Nobody listens there.
     Reset,
     /// The host cannot be reached.
@@ -33,7 +33,7 @@ pub(super) enum Refusal {
 }
 
 /// Returns whose SYN this is. `None`: it is another packet, or a broken one.
-pub(super) fn syn(packet: &[u8]) -> Option<Pair> {
+pub(in crate::intercept) fn syn(packet: &[u8]) -> Option<Pair> {
     let (pair, tcp) = parse(packet)?;
     (tcp.syn() && !tcp.ack() && !tcp.rst() && !tcp.fin()).then_some(pair)
 }
@@ -52,7 +52,7 @@ fn parse(packet: &[u8]) -> Option<(Pair, TcpSlice<'_>)> {
 
 /// Returns what the target's host or network answers to a SYN. The source is the target itself: an error from an
 /// address of this host would be dropped as impossible.
-pub(super) fn refusal(syn: &[u8], what: Refusal) -> Option<Vec<u8>> {
+pub(in crate::intercept) fn refusal(syn: &[u8], what: Refusal) -> Option<Vec<u8>> {
     let (pair, tcp) = parse(syn)?;
     let ip = ip(pair.target.ip(), pair.program.ip())?;
     let mut packet = Vec::new();
@@ -118,7 +118,7 @@ fn ip(from: IpAddr, to: IpAddr) -> Option<PacketBuilderStep<IpHeaders>> {
 }
 
 /// Returns a datagram as a packet. `None`: it is too long for one, or for one that no router on the way fragments.
-pub(super) fn datagram(source: SocketAddr, to: SocketAddr, payload: &[u8]) -> Option<Vec<u8>> {
+pub(in crate::intercept) fn datagram(source: SocketAddr, to: SocketAddr, payload: &[u8]) -> Option<Vec<u8>> {
     if source.is_ipv6() && payload.len() > LONGEST_V6 {
         return None;
     }
@@ -128,7 +128,7 @@ pub(super) fn datagram(source: SocketAddr, to: SocketAddr, payload: &[u8]) -> Op
 }
 
 /// Returns the error for a datagram to a target that the rules reject.
-pub(super) fn datagram_refusal(program: SocketAddr, target: SocketAddr) -> Option<Vec<u8>> {
+pub(in crate::intercept) fn datagram_refusal(program: SocketAddr, target: SocketAddr) -> Option<Vec<u8>> {
     let (mut datagram, mut packet) = (Vec::new(), Vec::new());
     // Its payload is not repeated: ports are what its sender is known by.
     ip(program.ip(), target.ip())?.udp(program.port(), target.port()).write(&mut datagram, &[]).ok()?;
