@@ -16,6 +16,7 @@ use whimbrel_service::{ActivityLog, Metrics, bind_advice};
 use crate::compress::Budget;
 use crate::intercept::Ingress;
 use crate::intercept::tproxy::{Interception, TproxyError, TproxySettings};
+use crate::intercept::tun::{TunError, TunInterception, TunSettings};
 use crate::policy::{Condition, Permits, Rules};
 use crate::relay::{Dictionaries, DictionaryError, Flows, Limits, Peer, PeerState, SessionContext};
 use crate::settings::{PeerSettings, Settings, SettingsError};
@@ -33,6 +34,9 @@ pub enum StartError {
     /// Traffic cannot be intercepted.
     #[error(transparent)]
     Tproxy(#[from] TproxyError),
+    /// Traffic cannot be intercepted.
+    #[error(transparent)]
+    Tun(#[from] TunError),
     /// An address for programs cannot be used.
     #[error("cannot listen on {address} for programs: {}", advice(*address, error))]
     Bind {
@@ -99,6 +103,8 @@ pub struct Proxy {
     goes: watch::Sender<bool>,
     /// It stays until flows have ended: their packets come by it, too.
     pub(crate) interception: Option<Interception>,
+    /// The same by a TUN interface.
+    tun: Option<TunInterception>,
     pub(crate) sessions: JoinSet<()>,
     pub(crate) tell: Tell,
 }
@@ -178,6 +184,7 @@ impl Proxy {
             ways_in: JoinSet::new(),
             goes: watch::channel(false).0,
             interception: None,
+            tun: None,
             sessions: JoinSet::new(),
             tell: Tell(Arc::new(tell.clone())),
         };
@@ -207,7 +214,7 @@ impl Proxy {
 
     /// Returns whether the proxy intercepts traffic.
     pub fn intercepts(&self) -> bool {
-        self.interception.is_some()
+        self.interception.is_some() || self.tun.is_some()
     }
 
     /// Registers the proxy's metrics.
@@ -292,10 +299,28 @@ impl Proxy {
             let listener = self.listen(forward.listen, "a forward", handed, tell).await?;
             self.run(ingress.clone().serve_forward(listener, forward.target.clone()));
         }
+        if let Some(settings) = &ways.tun {
+            self.intercept_by_tun(settings, ingress.clone(), tell.clone()).await?;
+        }
         match &ways.tproxy {
             Some(settings) => self.intercept(settings, ingress, tell.clone()).await,
             None => Ok(()),
         }
+    }
+
+    async fn intercept_by_tun(
+        &mut self,
+        settings: &TunSettings,
+        ingress: Ingress,
+        tell: impl Fn(News) + Send + 'static,
+    ) -> Result<(), StartError> {
+        let settings = settings.clone();
+        let mut tun = blocking(move || TunInterception::start(&settings, ingress)).await?;
+        tell(News::Interception("traffic is intercepted"));
+        let serving = tun.serve(move |what| tell(News::Interception(what)));
+        self.tun = Some(tun);
+        self.run(serving);
+        Ok(())
     }
 
     async fn intercept(

@@ -1,4 +1,5 @@
-//! How programs' connections come to the proxy: SOCKS5, HTTP CONNECT, fixed forwards, and interception by TPROXY.
+//! How programs' connections come to the proxy: SOCKS5, HTTP CONNECT, fixed forwards, and interception by TPROXY or a TUN
+//! interface.
 
 mod accept;
 mod forward;
@@ -10,7 +11,9 @@ mod ruling;
 mod socks;
 mod socks_udp;
 pub mod tproxy;
+pub mod tun;
 mod udp_program;
+mod udp_programs;
 mod waiting;
 
 pub use forward::{Forward, InvalidForward};

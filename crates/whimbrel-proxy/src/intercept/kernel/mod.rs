@@ -22,5 +22,6 @@ pub(super) use leftovers::remove_dead;
 pub use leftovers::{Leftovers, cleanup};
 pub(super) use names::Names;
 pub(super) use program::{Program, first_line};
+pub(super) use rights::check_rights;
 pub(super) use routes::{PROTOCOL, Routes, families};
-pub(super) use segment::{datagram, datagram_refusal, refusal, syn};
+pub(super) use segment::{Refusal, datagram, datagram_refusal, refusal, stray_reset, syn};

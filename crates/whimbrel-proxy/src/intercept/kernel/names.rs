@@ -22,6 +22,11 @@ impl Names {
         Self { number, mark }
     }
 
+    /// The number of the instance.
+    pub(in crate::intercept) fn number(&self) -> u8 {
+        self.number
+    }
+
     /// Its abstract socket: whoever has that one is the instance. The kernel takes it back when the process ends.
     pub(in crate::intercept) fn lock(&self) -> String {
         format!("whimbrel-intercept-{}", self.number)

@@ -67,6 +67,22 @@ pub(in crate::intercept) fn refusal(syn: &[u8], what: Refusal) -> Option<Vec<u8>
     Some(packet)
 }
 
+/// Returns the reset that answers a segment of a connection that does not exist (RFC 9293 section 3.10.7.1). None: it is no
+/// segment, or a reset itself.
+pub(in crate::intercept) fn stray_reset(packet: &[u8]) -> Option<Vec<u8>> {
+    let (pair, tcp) = parse(packet).filter(|(_, tcp)| !tcp.rst())?;
+    let (from, to) = (pair.target, pair.program);
+    let (ip, mut reset) = (ip(from.ip(), to.ip())?, Vec::new());
+    if tcp.ack() {
+        ip.tcp(from.port(), to.port(), tcp.acknowledgment_number(), 0).rst().write(&mut reset, &[]).ok()?;
+        return Some(reset);
+    }
+    let length = tcp.payload().len() as u32 + u32::from(tcp.syn()) + u32::from(tcp.fin());
+    let seen = tcp.sequence_number().wrapping_add(length);
+    ip.tcp(from.port(), to.port(), 0, 0).rst().ack(seen).write(&mut reset, &[]).ok()?;
+    Some(reset)
+}
+
 enum Unreachable {
     V4(PacketBuilderStep<etherparse::Icmpv4Header>),
     V6(PacketBuilderStep<etherparse::Icmpv6Header>),
@@ -184,6 +200,20 @@ mod tests {
             assert!(tcp.rst() && tcp.ack() && !tcp.syn());
             assert_eq!(tcp.acknowledgment_number(), 0, "one more than the highest number");
         }
+    }
+
+    #[test]
+    fn a_stray_segment_is_reset_where_its_sender_is() {
+        let pair = pair(true);
+        let reset = stray_reset(&segment(pair, |tcp| tcp.ack(77))).unwrap();
+        let (back, tcp) = parse(&reset).unwrap();
+        assert_eq!((back.program, back.target), (pair.target, pair.program));
+        assert!(tcp.rst() && !tcp.ack());
+        assert_eq!(tcp.sequence_number(), 77);
+        let reset = stray_reset(&segment(pair, |tcp| tcp.fin())).unwrap();
+        let (_, tcp) = parse(&reset).unwrap();
+        assert_eq!((tcp.rst(), tcp.acknowledgment_number()), (true, 0), "one more than the highest number");
+        assert_eq!(stray_reset(&segment(pair, |tcp| tcp.rst())), None, "nobody answers resets");
     }
 
     #[test]
