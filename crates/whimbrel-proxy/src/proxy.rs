@@ -16,7 +16,8 @@ use whimbrel_service::{ActivityLog, Metrics, bind_advice};
 use crate::compress::Budget;
 use crate::intercept::Ingress;
 use crate::intercept::tproxy::{Interception, TproxyError, TproxySettings};
-use crate::intercept::tun::{TunError, TunInterception, TunSettings};
+use crate::intercept::tun::{TunError, TunInterception};
+use crate::intercepting::blocking;
 use crate::policy::{Condition, Permits, Rules};
 use crate::relay::{Dictionaries, DictionaryError, Flows, Limits, Peer, PeerState, SessionContext};
 use crate::settings::{PeerSettings, Settings, SettingsError};
@@ -104,7 +105,7 @@ pub struct Proxy {
     /// It stays until flows have ended: their packets come by it, too.
     pub(crate) interception: Option<Interception>,
     /// The same by a TUN interface.
-    tun: Option<TunInterception>,
+    pub(crate) tun: Option<TunInterception>,
     pub(crate) sessions: JoinSet<()>,
     pub(crate) tell: Tell,
 }
@@ -308,21 +309,6 @@ impl Proxy {
         }
     }
 
-    async fn intercept_by_tun(
-        &mut self,
-        settings: &TunSettings,
-        ingress: Ingress,
-        tell: impl Fn(News) + Send + 'static,
-    ) -> Result<(), StartError> {
-        let settings = settings.clone();
-        let mut tun = blocking(move || TunInterception::start(&settings, ingress)).await?;
-        tell(News::Interception("traffic is intercepted"));
-        let serving = tun.serve(move |what| tell(News::Interception(what)));
-        self.tun = Some(tun);
-        self.run(serving);
-        Ok(())
-    }
-
     async fn intercept(
         &mut self,
         settings: &TproxySettings,
@@ -362,7 +348,7 @@ impl Proxy {
     }
 
     /// Serves programs, once the proxy goes on.
-    fn run(&mut self, serving: impl Future<Output = ()> + Send + 'static) {
+    pub(crate) fn run(&mut self, serving: impl Future<Output = ()> + Send + 'static) {
         let mut goes = self.goes.subscribe();
         self.ways_in.spawn(async move {
             // An error means that the proxy is gone.
@@ -427,14 +413,6 @@ impl ProxyStatus {
             })
             .collect();
         serde_json::json!({ "peers": peers, "flows": self.flows.shown() })
-    }
-}
-
-/// Does what runs other programs.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(done) => done,
-        Err(error) => std::panic::resume_unwind(error.into_panic()),
     }
 }
 

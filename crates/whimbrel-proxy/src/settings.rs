@@ -349,6 +349,14 @@ mod tests {
             (format!("{socks}{peer}may_opn = []"), "unknown setting `may_opn`"),
             (format!("[in]\nforward = ['80']\n{peer}"), "is no forward"),
             (format!("[in.tproxy]\n{peer}"), "intercepts nothing"),
+            (format!("[in.tun]\n{peer}"), "[in.tun] intercepts nothing"),
+            (format!("[in.tun]\nroutes = ['10.0.0.0/33']\n{peer}"), "proxy.toml:2:"),
+            (format!("[in.tun]\nstack = 'users'\n{peer}"), "proxy.toml:2:9"),
+            (format!("[in.tun]\nown_ipv4 = '10.0.0.0'\n{peer}"), "proxy.toml:2:12"),
+            (
+                format!("[in.tun]\nroutes = '10.0.0.0/8'\n[in.tproxy]\noutput = true\n{peer}"),
+                "would take traffic from one another",
+            ),
             (format!("{socks}{peer}[[rule]]\nname = 'r'\naccept = 'late'"), "late"),
         ] {
             let error = check(&text).unwrap_err();

@@ -5,7 +5,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use tokio::net::TcpStream;
 use tokio::time::sleep;
 
 use super::held::{Held, Pair, Verdict};
@@ -13,7 +12,7 @@ use super::segment::Refusal;
 use crate::intercept::ingress::{Ingress, Way};
 use crate::policy::{Accept, Action, Key, Protocol};
 use crate::protocol::Outcome;
-use crate::relay::Refused;
+use crate::relay::{Refused, Socket};
 
 /// How often it is looked at whether a program has given up.
 const LOOK: Duration = Duration::from_secs(1);
@@ -69,11 +68,11 @@ impl Gate {
     }
 
     /// Carries a connection that was accepted after its SYN was handed back.
-    pub(in crate::intercept) async fn serve(&self, pair: Pair, tcp: TcpStream) {
+    pub(in crate::intercept) async fn serve(&self, pair: Pair, program: impl Into<Socket>) {
         let way = self.lock().take(pair, Instant::now());
         match way {
-            Some(way) => self.ingress.run(way, tcp).await,
-            None => self.ingress.carry(&pair.target.into(), pair.program, tcp).await,
+            Some(way) => self.ingress.run(way, program).await,
+            None => self.ingress.carry(&pair.target.into(), pair.program, program).await,
         }
     }
 

@@ -17,6 +17,7 @@ use super::routes::commands;
 use super::settings::{Stack, TunSettings};
 use super::stack::Tcp;
 use super::udp::Replies;
+use super::userspace::UserspaceTcp;
 use super::virtio::LENGTH;
 use crate::intercept::Ingress;
 use crate::intercept::kernel::{
@@ -77,8 +78,8 @@ impl TunInterception {
         if !settings.interfaces.is_empty() {
             forward(device.name())?;
         }
-        let (tcp, listeners) = listen(settings.stack, &device, addresses, has_ipv6)?;
         let gate = Arc::new(Gate::new(ingress));
+        let (tcp, listeners) = listen(settings.stack, &device, &gate, addresses, has_ipv6)?;
         let (pump, outflow) = Pump::new(Arc::clone(&device), Arc::clone(&gate), tcp.clone());
         let (is_there, gone) = oneshot::channel();
         let pump = Running(tokio::spawn(async move {
@@ -116,8 +117,8 @@ impl Service {
                 (Tcp::Kernel(tcp), Ok(listener)) => {
                     drop(tasks.spawn(Arc::clone(tcp).accept(listener, Arc::clone(&gate))));
                 }
-                // The runtime is about to end.
-                (_, Err(_)) => return,
+                // Only the kernel's has listeners, and an error means that the runtime is about to end.
+                (Tcp::Userspace(_), _) | (_, Err(_)) => return,
             }
         }
         let mut programs =
@@ -158,15 +159,16 @@ async fn open(gate: Arc<Gate>, tcp: Tcp, device: Arc<Device>, pair: Pair) {
 fn listen(
     stack: Stack,
     device: &Arc<Device>,
+    gate: &Arc<Gate>,
     addresses: Addresses,
     has_ipv6: bool,
 ) -> Result<(Tcp, Vec<std::net::TcpListener>), KernelError> {
-    match stack {
-        Stack::Kernel | Stack::Userspace => {
-            let (tcp, listeners) = KernelTcp::listen(Arc::clone(device), addresses, has_ipv6)?;
-            Ok((Tcp::Kernel(tcp), listeners))
-        }
+    let device = Arc::clone(device);
+    if stack == Stack::Userspace {
+        return Ok((Tcp::Userspace(UserspaceTcp::new(device, Arc::clone(gate))), Vec::new()));
     }
+    let (tcp, listeners) = KernelTcp::listen(device, addresses, has_ipv6)?;
+    Ok((Tcp::Kernel(tcp), listeners))
 }
 
 impl Drop for Running {

@@ -36,6 +36,8 @@ mod stack;
 #[cfg(target_os = "linux")]
 mod udp;
 #[cfg(target_os = "linux")]
+mod userspace;
+#[cfg(target_os = "linux")]
 mod virtio;
 
 pub use error::TunError;

@@ -34,14 +34,14 @@ pub(super) fn commands(
 /// The rules of a family. Those of equal priority hold in the order in which they were made.
 fn rules(names: Names, settings: &TunSettings, addresses: &Addresses, is_v4: bool) -> Vec<String> {
     let (table, after) = (names.deliver_table(), names.hold_table());
-    let rule = |what: &str| {
-        format!("rule add {what} fwmark 0x0/0xffffffff lookup {table} priority {table} protocol {PROTOCOL}")
-    };
-    let mut rules = vec![rule(&format!("from {} iif lo", addresses.own(is_v4)))];
-    rules.extend(settings.interfaces.iter().map(|name| rule(&format!("iif {name}"))));
+    let into = |what: &str| format!("rule add {what} lookup {table} priority {table} protocol {PROTOCOL}");
+    let unmarked = |what: &str| into(&format!("{what} fwmark 0x0/0xffffffff"));
+    // Only what was led here before has this source.
+    let mut rules = vec![into(&format!("from {} iif lo", addresses.own(is_v4)))];
+    rules.extend(settings.interfaces.iter().map(|name| unmarked(&format!("iif {name}"))));
     // A socket with an address of its own answers somebody who has called it by that.
     if is_v4 {
-        rules.push(rule("from 0.0.0.0/32 iif lo"));
+        rules.push(unmarked("from 0.0.0.0/32 iif lo"));
         return rules;
     }
     // Here, a rule for no address never matches, so the others leave first.
@@ -49,7 +49,7 @@ fn rules(names: Names, settings: &TunSettings, addresses: &Addresses, is_v4: boo
     for half in ["::/1", "8000::/1"] {
         rules.push(format!("rule add from {half} iif lo goto {after} priority {table} protocol {PROTOCOL}"));
     }
-    rules.push(rule("iif lo"));
+    rules.push(unmarked("iif lo"));
     rules
 }
 
@@ -89,11 +89,11 @@ mod tests {
         };
         let addresses = Addresses::new(&settings, 1);
         let all = commands(Names::new(1, settings.mark), &settings, &addresses, true);
-        let mark = "fwmark 0x0/0xffffffff lookup 7702 priority 7702 protocol 77";
+        let (mark, rest) = ("fwmark 0x0/0xffffffff", "lookup 7702 priority 7702 protocol 77");
         let wanted = [
-            format!("-4 rule add from 169.254.65.1 iif lo {mark}"),
-            format!("-4 rule add iif lan0 {mark}"),
-            format!("-4 rule add from 0.0.0.0/32 iif lo {mark}"),
+            format!("-4 rule add from 169.254.65.1 iif lo {rest}"),
+            format!("-4 rule add iif lan0 {mark} {rest}"),
+            format!("-4 rule add from 0.0.0.0/32 iif lo {mark} {rest}"),
             "-4 route add throw 10.0.0.0/24 table 7702 protocol 77".to_owned(),
         ];
         assert_eq!(all[..4], wanted);
