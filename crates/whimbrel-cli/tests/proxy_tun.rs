@@ -143,6 +143,25 @@ fn an_early_accepted_connection_sends_at_once_and_is_reset_if_nobody_listens() {
 }
 
 #[test]
+fn a_firewall_that_lets_nobody_connect_leaves_tcp_in_userspace() {
+    let Some(networks) = Networks::new("tun-firewall") else { return };
+    networks.gate.command("nft table inet mine { chain in { type filter hook input priority 0; tcp flags & (fin | syn | rst | ack) == syn drop; }; }");
+    let listener = networks.far.run(|| TcpListener::bind("10.9.0.1:0").unwrap());
+    let address = listener.local_addr().unwrap();
+    for stack in STACKS {
+        let _pair = pair(&networks, &format!("{ALL}\nstack = '{stack}'"), "");
+        if stack == "userspace" {
+            exchange(&networks, &networks.gate, "10.9.0.1:0");
+            exchange(&networks, &networks.gate, "[fd09::1]:0");
+        } else {
+            let patience = Duration::from_secs(2);
+            let silent = networks.gate.run(|| TcpStream::connect_timeout(&address, patience).unwrap_err());
+            assert_eq!(silent.kind(), ErrorKind::TimedOut);
+        }
+    }
+}
+
+#[test]
 fn a_reset_is_a_reset_in_both_directions() {
     let Some(networks) = Networks::new("tun-reset") else { return };
     for stack in STACKS {

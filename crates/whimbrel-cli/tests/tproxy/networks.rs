@@ -1,4 +1,5 @@
 //! Three hosts in a row, made of network namespaces: a client, a gateway, and a far host with servers.
+#![allow(dead_code, reason = "each test file uses a part")]
 
 use std::fs::File;
 use std::process::Command;
