@@ -10,7 +10,8 @@ mod networks;
 mod programs;
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsRawFd;
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
@@ -206,6 +207,26 @@ fn datagrams_keep_their_source_and_anybody_may_answer() {
         assert!(buffer[..got] == sent);
         assert_eq!(source, server.local_addr().unwrap());
     }
+    // Several in one packet.
+    for address in ["10.9.0.1:0", "[fd09::1]:0"] {
+        let server = networks.far.run(|| udp(address));
+        let any = if server.local_addr().unwrap().is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+        let program = networks.gate.run(|| udp(any));
+        send_in_segments_of(&program, 1_000);
+        let (sent, mut buffer) = (payload(4_300), vec![0; 70_000]);
+        program.send_to(&sent, server.local_addr().unwrap()).unwrap();
+        // They may overtake one another.
+        let mut got: Vec<Vec<u8>> = (0..5)
+            .map(|_| {
+                let (length, _) = again(|| server.recv_from(&mut buffer)).unwrap();
+                buffer[..length].to_vec()
+            })
+            .collect();
+        let mut wanted: Vec<Vec<u8>> = sent.chunks(1_000).map(<[u8]>::to_vec).collect();
+        got.sort();
+        wanted.sort();
+        assert!(got == wanted, "{:?}", got.iter().map(Vec::len).collect::<Vec<_>>());
+    }
     let rejected = networks.gate.run(|| {
         let program = udp("0.0.0.0:0");
         program.connect("10.9.0.1:9").unwrap();
@@ -213,6 +234,16 @@ fn datagrams_keep_their_source_and_anybody_may_answer() {
         again(|| program.recv(&mut [0; 9])).unwrap_err().kind()
     });
     assert_eq!(rejected, ErrorKind::HostUnreachable);
+}
+
+/// Has the kernel cut what is sent into datagrams of this size, as late as possible.
+#[allow(unsafe_code, reason = "no safe crate of ours has this option")]
+fn send_in_segments_of(socket: &UdpSocket, size: i32) {
+    let (value, length) = ((&raw const size).cast(), size_of::<i32>() as u32);
+    // SAFETY: the value lives through the call, and has this length.
+    let set =
+        unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_UDP, libc::UDP_SEGMENT, value, length) };
+    assert_eq!(set, 0);
 }
 
 #[test]
@@ -354,9 +385,15 @@ fn a_host_without_ipv6_is_served_in_ipv4() {
     let Some(networks) = Networks::new("tun-v4") else { return };
     networks.gate.set("ipv6/conf/all/disable_ipv6", "1");
     networks.gate.set("ipv6/conf/default/disable_ipv6", "1");
-    let _pair = pair(&networks, ALL, "");
+    let pair = pair(&networks, ALL, "");
     exchange(&networks, &networks.gate, "10.9.0.1:0");
     talk(&networks, &networks.gate, ["10.9.0.1:0", "10.9.0.2:0"]);
+    // Somebody takes the interface away. A stop still takes away the rest.
+    networks.gate.command("ip link del whimbrel0");
+    assert!(networks.left().contains("lookup 7700"));
+    pair.near.signal("-TERM");
+    assert_eq!(pair.near.end().0, Some(0));
+    assert_eq!(networks.left(), "");
 }
 
 #[test]

@@ -46,7 +46,8 @@ mod tests {
         let plain = Undone { is_partial: false, is_trusted: false, datagrams: None };
         assert_eq!(Undone::parse(&[0; 12]), Some((plain, &[0, 0][..])));
         let [low, high] = 1_200u16.to_ne_bytes();
-        let (undone, rest) = Undone::parse(&[1, 5, 0, 0, low, high, 0, 0, 0, 0]).unwrap();
+        let bytes = [1, 5, 0, 0, low, high, 0, 0, 0, 0];
+        let (undone, rest) = Undone::parse(&bytes).unwrap();
         assert_eq!(undone, Undone { is_partial: true, is_trusted: true, datagrams: Some(1_200) });
         assert!(rest.is_empty());
         assert_eq!(Undone::parse(&[0; 9]), None);

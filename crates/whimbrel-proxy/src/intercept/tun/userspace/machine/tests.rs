@@ -1,6 +1,6 @@
 use etherparse::PacketBuilder;
 use proptest::prelude::*;
-use rand::{RngExt as _, SeedableRng as _};
+use rand::SeedableRng as _;
 use rand_chacha::ChaCha8Rng;
 
 use super::*;
