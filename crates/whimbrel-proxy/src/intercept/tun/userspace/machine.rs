@@ -68,7 +68,6 @@ impl Machine {
         let buffer = || SocketBuffer::new(vec![0; BUFFER]);
         let mut socket = Socket::new(buffer(), buffer());
         socket.set_nagle_enabled(false);
-        socket.set_timeout(Some(UNACKNOWLEDGED.into()));
         let mut sockets = SocketSet::new(Vec::with_capacity(1));
         let socket = sockets.add(socket);
         Some(Self { interface, sockets, socket, link, is_aborted: false, was_reset: false })
@@ -82,6 +81,9 @@ impl Machine {
     /// Does what is due.
     pub(super) fn advance(&mut self, now: Duration) {
         let before = self.state();
+        // It holds for any silence, and one without anything to acknowledge may last.
+        let waits = self.socket_mut().send_queue() > 0;
+        self.socket_mut().set_timeout(waits.then(|| UNACKNOWLEDGED.into()));
         self.interface.poll(instant(now), &mut self.link, &mut self.sockets);
         // From these it is over as both ends wanted.
         let is_regular = matches!(

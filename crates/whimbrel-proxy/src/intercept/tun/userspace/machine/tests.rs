@@ -120,6 +120,32 @@ fn a_reset_is_told_to_whoever_did_not_ask_for_it() {
 }
 
 #[test]
+fn regression_an_idle_connection_stays() {
+    let mut pair = Pair::new(TARGET, PROGRAM, 1, 0.0);
+    pair.step();
+    assert_eq!(pair.ends[1].write(b"x"), Some(1));
+    pair.step();
+    pair.now += LONG / 2;
+    pair.step();
+    assert_eq!(pair.ends[0].read(), Read::Bytes(Bytes::from_static(b"x")));
+    assert_eq!(pair.ends[0].write(b"still here"), Some(10));
+    pair.step();
+    assert_eq!(pair.ends[1].read(), Read::Bytes(Bytes::from_static(b"still here")));
+}
+
+#[test]
+fn a_program_that_is_gone_is_given_up() {
+    let mut pair = Pair::new(TARGET, PROGRAM, 1, 0.0);
+    pair.step();
+    pair.loss = 1.0;
+    assert_eq!(pair.ends[1].write(b"x"), Some(1));
+    while !pair.ends[1].is_closed() {
+        pair.step();
+    }
+    assert!(pair.ends[1].was_reset());
+}
+
+#[test]
 fn a_reader_that_stalls_stops_the_writer() {
     let mut pair = Pair::new(TARGET, PROGRAM, 1, 0.0);
     pair.step();
