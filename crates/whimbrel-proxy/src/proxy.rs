@@ -16,6 +16,8 @@ use whimbrel_service::{ActivityLog, Metrics, bind_advice};
 use crate::compress::Budget;
 use crate::intercept::Ingress;
 use crate::intercept::tproxy::{Interception, TproxyError, TproxySettings};
+use crate::intercept::tun::{TunError, TunInterception};
+use crate::intercepting::blocking;
 use crate::policy::{Condition, Permits, Rules};
 use crate::relay::{Dictionaries, DictionaryError, Flows, Limits, Peer, PeerState, SessionContext};
 use crate::settings::{PeerSettings, Settings, SettingsError};
@@ -33,6 +35,9 @@ pub enum StartError {
     /// Traffic cannot be intercepted.
     #[error(transparent)]
     Tproxy(#[from] TproxyError),
+    /// Traffic cannot be intercepted.
+    #[error(transparent)]
+    Tun(#[from] TunError),
     /// An address for programs cannot be used.
     #[error("cannot listen on {address} for programs: {}", advice(*address, error))]
     Bind {
@@ -99,6 +104,8 @@ pub struct Proxy {
     goes: watch::Sender<bool>,
     /// It stays until flows have ended: their packets come by it, too.
     pub(crate) interception: Option<Interception>,
+    /// The same by a TUN interface.
+    pub(crate) tun: Option<TunInterception>,
     pub(crate) sessions: JoinSet<()>,
     pub(crate) tell: Tell,
 }
@@ -178,6 +185,7 @@ impl Proxy {
             ways_in: JoinSet::new(),
             goes: watch::channel(false).0,
             interception: None,
+            tun: None,
             sessions: JoinSet::new(),
             tell: Tell(Arc::new(tell.clone())),
         };
@@ -207,7 +215,7 @@ impl Proxy {
 
     /// Returns whether the proxy intercepts traffic.
     pub fn intercepts(&self) -> bool {
-        self.interception.is_some()
+        self.interception.is_some() || self.tun.is_some()
     }
 
     /// Registers the proxy's metrics.
@@ -292,6 +300,9 @@ impl Proxy {
             let listener = self.listen(forward.listen, "a forward", handed, tell).await?;
             self.run(ingress.clone().serve_forward(listener, forward.target.clone()));
         }
+        if let Some(settings) = &ways.tun {
+            self.intercept_by_tun(settings, ingress.clone(), tell.clone()).await?;
+        }
         match &ways.tproxy {
             Some(settings) => self.intercept(settings, ingress, tell.clone()).await,
             None => Ok(()),
@@ -305,11 +316,7 @@ impl Proxy {
         tell: impl Fn(News) + Send + 'static,
     ) -> Result<(), StartError> {
         let settings = settings.clone();
-        let failed =
-            |_| TproxyError::System { what: "intercepting failed", error: io::ErrorKind::Other.into() };
-        // It runs other programs.
-        let started = tokio::task::spawn_blocking(move || Interception::start(&settings)).await;
-        let mut interception = started.map_err(failed)??;
+        let mut interception = blocking(move || Interception::start(&settings)).await?;
         tell(News::Interception("traffic is intercepted"));
         let serving = interception.serve(ingress, move |what| tell(News::Interception(what)));
         self.interception = Some(interception);
@@ -341,7 +348,7 @@ impl Proxy {
     }
 
     /// Serves programs, once the proxy goes on.
-    fn run(&mut self, serving: impl Future<Output = ()> + Send + 'static) {
+    pub(crate) fn run(&mut self, serving: impl Future<Output = ()> + Send + 'static) {
         let mut goes = self.goes.subscribe();
         self.ways_in.spawn(async move {
             // An error means that the proxy is gone.

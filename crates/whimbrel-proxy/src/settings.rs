@@ -10,6 +10,7 @@ use whimbrel_service::{ListenSettings, ServiceSettings};
 
 use crate::compress::Method;
 use crate::intercept::tproxy::{TproxyMistake, TproxySettings};
+use crate::intercept::tun::{TunMistake, TunSettings};
 use crate::intercept::{Forward, Users};
 use crate::policy::{Action, NeverMatches, Permit, Protocol, Rule, Rules};
 use crate::relay::Limits;
@@ -57,6 +58,9 @@ pub struct WaysIn {
     /// Interception by TPROXY. Without this section there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tproxy: Option<TproxySettings>,
+    /// Interception by a TUN interface. Without this section there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tun: Option<TunSettings>,
 }
 
 /// A peer. What comes in goes to the first one with a `url`, or to the first, unless a rule says otherwise.
@@ -99,7 +103,7 @@ pub enum SettingsError {
     NowhereToGo,
     /// The proxy would do nothing.
     #[error(
-        "the proxy would do nothing: give it a way in ([in] socks, connect, forward or tproxy) and a [[peer]], a [[peer]] with a `url` that \
+        "the proxy would do nothing: give it a way in ([in] socks, connect, forward, tproxy or tun) and a [[peer]], a [[peer]] with a `url` that \
          `may_open` something, or a [listen] section"
     )]
     Nothing,
@@ -139,6 +143,12 @@ pub enum SettingsError {
     /// The settings of interception make no sense.
     #[error(transparent)]
     Tproxy(#[from] TproxyMistake),
+    /// The settings of interception make no sense.
+    #[error(transparent)]
+    Tun(#[from] TunMistake),
+    /// Two ways in would take traffic from one another.
+    #[error("[in.tproxy] and [in.tun] would take traffic from one another: leave one of them out")]
+    TwoInterceptions,
     /// A proxy without users serves everybody who reaches it.
     #[error("{0} is open to other hosts: set [in] users, or listen on a loopback address")]
     Open(SocketAddr),
@@ -181,7 +191,8 @@ impl Settings {
 
     /// Returns the mark of what the proxy sends by itself. With it, its traffic is not intercepted.
     pub fn mark(&self) -> Option<u32> {
-        self.ways_in.tproxy.as_ref().map(|tproxy| tproxy.mark)
+        let tproxy = self.ways_in.tproxy.as_ref().map(|tproxy| tproxy.mark);
+        tproxy.or_else(|| self.ways_in.tun.as_ref().map(|tun| tun.mark))
     }
 
     /// Returns the sections that differ beyond what can change while the proxy runs.
@@ -255,9 +266,14 @@ impl Settings {
         }
         self.check_names()?;
         Rules::new(self.rules.clone())?;
-        let WaysIn { socks, connect, users, forward, tproxy } = &self.ways_in;
+        let WaysIn { socks, connect, users, forward, tproxy, tun } = &self.ways_in;
         tproxy.as_ref().map_or(Ok(()), TproxySettings::check)?;
-        let comes_in = socks.is_some() || connect.is_some() || !forward.is_empty() || tproxy.is_some();
+        tun.as_ref().map_or(Ok(()), TunSettings::check)?;
+        if tproxy.is_some() && tun.is_some() {
+            return Err(SettingsError::TwoInterceptions);
+        }
+        let intercepts = tproxy.is_some() || tun.is_some();
+        let comes_in = socks.is_some() || connect.is_some() || !forward.is_empty() || intercepts;
         if comes_in && self.first().is_none() {
             return Err(SettingsError::NowhereToGo);
         }
@@ -333,6 +349,14 @@ mod tests {
             (format!("{socks}{peer}may_opn = []"), "unknown setting `may_opn`"),
             (format!("[in]\nforward = ['80']\n{peer}"), "is no forward"),
             (format!("[in.tproxy]\n{peer}"), "intercepts nothing"),
+            (format!("[in.tun]\n{peer}"), "[in.tun] intercepts nothing"),
+            (format!("[in.tun]\nroutes = ['10.0.0.0/33']\n{peer}"), "proxy.toml:2:"),
+            (format!("[in.tun]\nstack = 'users'\n{peer}"), "proxy.toml:2:9"),
+            (format!("[in.tun]\nown_ipv4 = '10.0.0.0'\n{peer}"), "proxy.toml:2:12"),
+            (
+                format!("[in.tun]\nroutes = '10.0.0.0/8'\n[in.tproxy]\noutput = true\n{peer}"),
+                "would take traffic from one another",
+            ),
             (format!("{socks}{peer}[[rule]]\nname = 'r'\naccept = 'late'"), "late"),
         ] {
             let error = check(&text).unwrap_err();

@@ -33,8 +33,8 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// How often it is tried again.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// The rules and sockets that it has made in the kernel belong to its process.
-const NOT_REPLACED: &str = "a proxy with [in.tproxy] cannot be replaced while it runs: stop it, and start the other without --replace";
+/// What it has made in the kernel belongs to its process.
+const NOT_REPLACED: &str = "a proxy with [in.tproxy] or [in.tun] cannot be replaced while it runs: stop it, and start the other without --replace";
 
 /// Runs a proxy until Ctrl-C or SIGTERM.
 ///
@@ -61,7 +61,7 @@ impl RunCommand {
     async fn serve(self) -> anyhow::Result<()> {
         let settings = self.sources.read()?;
         raise_file_limit(&settings);
-        if self.replace && settings.ways_in.tproxy.is_some() {
+        if self.replace && (settings.ways_in.tproxy.is_some() || settings.ways_in.tun.is_some()) {
             return Err(Misused(NOT_REPLACED.to_owned()).into());
         }
         let mut taken = match self.replace {

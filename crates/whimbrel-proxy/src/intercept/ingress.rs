@@ -6,20 +6,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use socket2::SockRef;
-use tokio::net::TcpStream;
 use tokio::time::MissedTickBehavior;
 
 use super::accept::Places;
 use super::ruling::Ruling;
-use super::waiting::was_reset;
 use crate::News;
 use crate::compress::Dictionary;
 use crate::policy::{Action, Decision, Key, Protocol, Rule, Rules};
 use crate::protocol::{Compression, Manner, Opening, Target};
 use crate::relay::{
-    DirectFlow, FlowRecord, FlowState, Flows, GONE_AFTER, Limits, Opened, Peer, Refused, Session, Steering,
-    Unpacked,
+    DirectFlow, FlowRecord, FlowState, Flows, GONE_AFTER, Limits, Opened, Peer, Refused, Session, Socket,
+    Steering, Unpacked,
 };
 
 /// How long a program waits for an absent peer.
@@ -251,20 +248,20 @@ impl Ingress {
 
     /// Carries the bytes of a program whose connection was accepted already; if the flow is refused, the connection is
     /// reset. The bytes do not wait for the answer, unless another peer may have to answer.
-    pub(super) async fn carry(&self, target: &Target, source: SocketAddr, tcp: TcpStream) {
+    pub(super) async fn carry(&self, target: &Target, source: SocketAddr, program: impl Into<Socket>) {
+        // It is reset when it is closed, unless the flow finishes it.
+        let program = program.into();
         let begun = if self.0.peers.values().any(|peer| peer.standby().is_some()) {
-            self.open(target, source, Bytes::new(), was_reset(&tcp)).await.map(|(way, _)| way)
+            self.open(target, source, Bytes::new(), program.was_reset()).await.map(|(way, _)| way)
         } else {
             let begun = tokio::select! {
                 begun = self.begin(target, source, 0) => begun,
-                () = was_reset(&tcp) => Err(Refused::ProgramGone),
+                () = program.was_reset() => Err(Refused::ProgramGone),
             };
             begun.inspect_err(|refused| self.note_refused(target, source, *refused))
         };
-        match begun {
-            Ok(way) => self.run(way, tcp).await,
-            // The connection is reset when it is closed.
-            Err(_) => drop(SockRef::from(&tcp).set_linger(Some(Duration::ZERO))),
+        if let Ok(way) = begun {
+            self.run(way, program).await;
         }
     }
 
@@ -317,12 +314,12 @@ impl Ingress {
     }
 
     /// Runs a flow to its end.
-    pub(super) async fn run(&self, way: Way, tcp: TcpStream) {
-        let limits = &self.0.limits;
+    pub(super) async fn run(&self, way: Way, program: impl Into<Socket>) {
+        let (limits, program) = (&self.0.limits, program.into());
         match way {
             Way::Carried(opened, steering, peer) => {
                 let record = opened.record();
-                match opened.run(tcp, limits, steering).await {
+                match opened.run(program, limits, steering).await {
                     Ok(Some(ended)) => peer.context().note_ended(&record, ended),
                     Ok(None) => {}
                     Err(refused) => peer.context().note_refused(&record, refused),
@@ -330,7 +327,7 @@ impl Ingress {
             }
             Way::Direct(flow, steering) => {
                 let record = flow.record();
-                if let Some(ended) = flow.run(tcp, limits, steering).await {
+                if let Some(ended) = flow.run(program, limits, steering).await {
                     self.0.first.context().note_ended(&record, ended);
                 }
             }

@@ -39,6 +39,7 @@ pub use peer::{Peer, PeerState};
 pub(crate) use record::FlowState;
 pub use record::{FlowRecord, Flows};
 pub use session::{Session, SessionContext};
+pub(crate) use socket::{Socket, Userspace, drop_front};
 pub(crate) use steering::Steering;
 pub use udp::{Program, Programs};
 pub(crate) use udp::{Reply, replies};

@@ -3,7 +3,6 @@
 use std::future::poll_fn;
 
 use bytes::Bytes;
-use tokio::net::TcpStream;
 use whimbrel::Mocket;
 
 use super::carrier::Carrier;
@@ -138,7 +137,7 @@ impl Opened {
     /// The far end could not connect.
     pub(crate) async fn run(
         mut self,
-        tcp: TcpStream,
+        program: Socket,
         limits: &Limits,
         steering: Steering,
     ) -> Result<Option<Ended>, Refused> {
@@ -147,7 +146,7 @@ impl Opened {
         }
         let Self { channel, running, wish, restarts, .. } = self;
         let channel = Carrier::new(channel, wish.map(|wish| (wish, 0)), &running.record, &restarts);
-        run(Flow::new(Socket::new(tcp), channel), running, limits, steering).await
+        run(Flow::new(program, channel), running, limits, steering).await
     }
 }
 

@@ -10,18 +10,15 @@ use tokio::task::{JoinSet, spawn_blocking};
 
 use super::error::TproxyError;
 use super::gate::Gate;
-use super::instance::Instance;
-use super::leftovers::remove_dead;
-use super::names::Names;
-use super::program::Program;
-use super::routes::Routes;
+use super::routes;
 use super::ruleset::Ruleset;
 use super::settings::TproxySettings;
 use super::sockets::{tcp_listener, udp_listener};
 use super::table::Table;
-use super::tun::{Tun, check_forwarding, has_ipv6};
+use super::tun::Tun;
 use super::udp::Datagrams;
 use crate::intercept::ingress::Ingress;
+use crate::intercept::kernel::{Instance, Names, Program, Routes, check_forwarding, has_ipv6, remove_dead};
 
 /// The pause before a table is made again that somebody took away.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -64,7 +61,7 @@ impl Interception {
         let instance = Instance::claim(settings.mark)?;
         let names = instance.names;
         let tun = Tun::create(&names.tun(), has_ipv6)?;
-        let routes = Routes::create(names, has_ipv6)?;
+        let routes = Routes::create(names, routes::commands(names, has_ipv6))?;
         let ruleset = Ruleset { names, settings: settings.clone(), has_ipv6 };
         let kill_switch = settings.kill_switch.then(|| KillSwitch::create(&ruleset)).transpose()?;
         let table = Table::create(&ruleset)?;

@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use ipnet::IpNet;
 
-use super::names::Names;
 use super::settings::TproxySettings;
+use crate::intercept::kernel::Names;
 
 /// Networks of this host and its links, which nobody else can reach.
 const LOCAL: [&str; 6] =

@@ -10,8 +10,8 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::error::TproxyError;
-use super::program::{Program, first_line};
 use super::ruleset::{LAST_CHAIN, Ruleset};
+use crate::intercept::kernel::{KernelError, Program, first_line};
 
 /// How long nft may take.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -50,11 +50,11 @@ impl Table {
         loop {
             match said.recv_timeout(PATIENCE) {
                 Ok(line) if line.contains("Error:") || line.contains("not permitted") => {
-                    return Err(failed(&line));
+                    return Err(failed(&line).into());
                 }
                 Ok(line) if line.contains(LAST_CHAIN) && line.contains("chain") => return Ok(table),
                 Ok(_) => {}
-                Err(_) => return Err(failed("nft gives no answer")),
+                Err(_) => return Err(failed("nft gives no answer").into()),
             }
         }
     }
@@ -65,10 +65,10 @@ impl Table {
     }
 }
 
-/// Makes an error of nft's output, and says what to do about it.
-fn failed(name: &str, why: &str) -> TproxyError {
+/// What nft says, with what to do about it.
+fn failed(name: &str, why: &str) -> KernelError {
     let advice = match why {
-        why if why.contains("not permitted") => return TproxyError::NoRights,
+        why if why.contains("not permitted") => return KernelError::NoRights,
         why if why.contains("File exists") => {
             "; another program has a table of that name, so delete or rename that one"
         }
@@ -78,7 +78,7 @@ fn failed(name: &str, why: &str) -> TproxyError {
         _ => "",
     };
     let what = format!("nft create table inet {name}");
-    TproxyError::Failed { what, why: first_line(why) + advice }
+    KernelError::Failed { what, why: first_line(why) + advice }
 }
 
 impl Drop for Table {

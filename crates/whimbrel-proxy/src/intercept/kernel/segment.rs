@@ -21,7 +21,7 @@ const LONGEST_V6: usize = 1_280 - 48;
 
 /// The reason for which a program is told that it cannot have a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub(in crate::intercept) enum Refusal {
     /// Nobody listens there.
     Reset,
     /// The host cannot be reached.
@@ -33,7 +33,7 @@ pub(super) enum Refusal {
 }
 
 /// Returns whose SYN this is. `None`: it is another packet, or a broken one.
-pub(super) fn syn(packet: &[u8]) -> Option<Pair> {
+pub(in crate::intercept) fn syn(packet: &[u8]) -> Option<Pair> {
     let (pair, tcp) = parse(packet)?;
     (tcp.syn() && !tcp.ack() && !tcp.rst() && !tcp.fin()).then_some(pair)
 }
@@ -52,7 +52,7 @@ fn parse(packet: &[u8]) -> Option<(Pair, TcpSlice<'_>)> {
 
 /// Returns what the target's host or network answers to a SYN. The source is the target itself: an error from an
 /// address of this host would be dropped as impossible.
-pub(super) fn refusal(syn: &[u8], what: Refusal) -> Option<Vec<u8>> {
+pub(in crate::intercept) fn refusal(syn: &[u8], what: Refusal) -> Option<Vec<u8>> {
     let (pair, tcp) = parse(syn)?;
     let ip = ip(pair.target.ip(), pair.program.ip())?;
     let mut packet = Vec::new();
@@ -65,6 +65,22 @@ pub(super) fn refusal(syn: &[u8], what: Refusal) -> Option<Vec<u8>> {
     let repeated = &syn[..syn.len().min(MOST_REPEATED)];
     unreachable(ip, pair.target.ip(), what).write(&mut packet, repeated)?;
     Some(packet)
+}
+
+/// Returns the reset that answers a segment of a connection that does not exist (RFC 9293 section 3.10.7.1). None: it is no
+/// segment, or a reset itself.
+pub(in crate::intercept) fn stray_reset(packet: &[u8]) -> Option<Vec<u8>> {
+    let (pair, tcp) = parse(packet).filter(|(_, tcp)| !tcp.rst())?;
+    let (from, to) = (pair.target, pair.program);
+    let (ip, mut reset) = (ip(from.ip(), to.ip())?, Vec::new());
+    if tcp.ack() {
+        ip.tcp(from.port(), to.port(), tcp.acknowledgment_number(), 0).rst().write(&mut reset, &[]).ok()?;
+        return Some(reset);
+    }
+    let length = tcp.payload().len() as u32 + u32::from(tcp.syn()) + u32::from(tcp.fin());
+    let seen = tcp.sequence_number().wrapping_add(length);
+    ip.tcp(from.port(), to.port(), 0, 0).rst().ack(seen).write(&mut reset, &[]).ok()?;
+    Some(reset)
 }
 
 enum Unreachable {
@@ -118,7 +134,7 @@ fn ip(from: IpAddr, to: IpAddr) -> Option<PacketBuilderStep<IpHeaders>> {
 }
 
 /// Returns a datagram as a packet. `None`: it is too long for one, or for one that no router on the way fragments.
-pub(super) fn datagram(source: SocketAddr, to: SocketAddr, payload: &[u8]) -> Option<Vec<u8>> {
+pub(in crate::intercept) fn datagram(source: SocketAddr, to: SocketAddr, payload: &[u8]) -> Option<Vec<u8>> {
     if source.is_ipv6() && payload.len() > LONGEST_V6 {
         return None;
     }
@@ -128,7 +144,7 @@ pub(super) fn datagram(source: SocketAddr, to: SocketAddr, payload: &[u8]) -> Op
 }
 
 /// Returns the error for a datagram to a target that the rules reject.
-pub(super) fn datagram_refusal(program: SocketAddr, target: SocketAddr) -> Option<Vec<u8>> {
+pub(in crate::intercept) fn datagram_refusal(program: SocketAddr, target: SocketAddr) -> Option<Vec<u8>> {
     let (mut datagram, mut packet) = (Vec::new(), Vec::new());
     // Its payload is not repeated: ports are what its sender is known by.
     ip(program.ip(), target.ip())?.udp(program.port(), target.port()).write(&mut datagram, &[]).ok()?;
@@ -184,6 +200,20 @@ mod tests {
             assert!(tcp.rst() && tcp.ack() && !tcp.syn());
             assert_eq!(tcp.acknowledgment_number(), 0, "one more than the highest number");
         }
+    }
+
+    #[test]
+    fn a_stray_segment_is_reset_where_its_sender_is() {
+        let pair = pair(true);
+        let reset = stray_reset(&segment(pair, |tcp| tcp.ack(77))).unwrap();
+        let (back, tcp) = parse(&reset).unwrap();
+        assert_eq!((back.program, back.target), (pair.target, pair.program));
+        assert!(tcp.rst() && !tcp.ack());
+        assert_eq!(tcp.sequence_number(), 77);
+        let reset = stray_reset(&segment(pair, |tcp| tcp.fin())).unwrap();
+        let (_, tcp) = parse(&reset).unwrap();
+        assert_eq!((tcp.rst(), tcp.acknowledgment_number()), (true, 0), "one more than the highest number");
+        assert_eq!(stray_reset(&segment(pair, |tcp| tcp.rst())), None, "nobody answers resets");
     }
 
     #[test]

@@ -4,29 +4,29 @@ use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 
-use super::error::TproxyError;
+use super::error::KernelError;
 use super::names::{MOST_INSTANCES, Names};
 
 /// An instance: names that nobody else has. The kernel takes them back when the process ends, however it ends.
 #[derive(Debug)]
-pub(super) struct Instance {
-    pub(super) names: Names,
+pub(in crate::intercept) struct Instance {
+    pub(in crate::intercept) names: Names,
     _lock: UnixListener,
 }
 
 impl Instance {
     /// Becomes the first instance that is not running.
-    pub(super) fn claim(mark: u32) -> Result<Self, TproxyError> {
+    pub(in crate::intercept) fn claim(mark: u32) -> Result<Self, KernelError> {
         for number in 0..MOST_INSTANCES {
             if let Some(instance) = Self::claim_number(number, mark)? {
                 return Ok(instance);
             }
         }
-        Err(TproxyError::TooMany)
+        Err(KernelError::TooMany)
     }
 
     /// Becomes this instance. `None`: it is running.
-    pub(super) fn claim_number(number: u8, mark: u32) -> Result<Option<Self>, TproxyError> {
+    pub(in crate::intercept) fn claim_number(number: u8, mark: u32) -> Result<Option<Self>, KernelError> {
         let names = Names::new(number, mark);
         // An abstract address belongs to the network namespace, as tables and routes do.
         let bound =
@@ -34,7 +34,7 @@ impl Instance {
         match bound {
             Ok(lock) => Ok(Some(Self { names, _lock: lock })),
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => Ok(None),
-            Err(error) => Err(TproxyError::system("becoming an instance failed")(error)),
+            Err(error) => Err(KernelError::system("becoming an instance failed")(error)),
         }
     }
 }

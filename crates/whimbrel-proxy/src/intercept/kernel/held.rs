@@ -18,14 +18,14 @@ const REPEATED: Duration = Duration::from_secs(10);
 
 /// A connection: a program and what it connects to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Pair {
-    pub(super) program: SocketAddr,
-    pub(super) target: SocketAddr,
+pub(in crate::intercept) struct Pair {
+    pub(in crate::intercept) program: SocketAddr,
+    pub(in crate::intercept) target: SocketAddr,
 }
 
 /// The decision on a SYN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(in crate::intercept) enum Verdict {
     /// It is a new connection, which is to be opened at the far end. The SYN waits.
     Open,
     /// The kernel takes it: its connection is open at the far end, or does not wait for that.
@@ -36,7 +36,7 @@ pub(super) enum Verdict {
 
 /// The table. `W` is the way of a connection that the far end has made.
 #[derive(Debug)]
-pub(super) struct Held<W> {
+pub(in crate::intercept) struct Held<W> {
     all: HashMap<Pair, State<W>>,
     /// The connections of each host that wait or are not accepted yet.
     hosts: HashMap<IpAddr, usize>,
@@ -61,7 +61,13 @@ impl<W> Default for Held<W> {
 
 impl<W> Held<W> {
     /// Takes a SYN. `waits`: whether its rule has it wait for the far end.
-    pub(super) fn on_syn(&mut self, pair: Pair, syn: &[u8], waits: bool, now: Instant) -> Verdict {
+    pub(in crate::intercept) fn on_syn(
+        &mut self,
+        pair: Pair,
+        syn: &[u8],
+        waits: bool,
+        now: Instant,
+    ) -> Verdict {
         match self.all.get_mut(&pair) {
             Some(State::Waiting(latest, seen)) => {
                 // The same one again, or that of a later attempt from the same port.
@@ -88,7 +94,7 @@ impl<W> Held<W> {
     }
 
     /// The far end is connected. Returns the SYN to hand back.
-    pub(super) fn on_connected(&mut self, pair: Pair, way: W, now: Instant) -> Option<Vec<u8>> {
+    pub(in crate::intercept) fn on_connected(&mut self, pair: Pair, way: W, now: Instant) -> Option<Vec<u8>> {
         let state = self.all.get_mut(&pair).filter(|state| matches!(state, State::Waiting(..)))?;
         match std::mem::replace(state, State::Connected(way, now)) {
             State::Waiting(syn, _) => Some(syn),
@@ -97,7 +103,7 @@ impl<W> Held<W> {
     }
 
     /// The far end is not connected. Returns the SYN to answer. It may come again.
-    pub(super) fn on_refused(&mut self, pair: Pair) -> Option<Vec<u8>> {
+    pub(in crate::intercept) fn on_refused(&mut self, pair: Pair) -> Option<Vec<u8>> {
         match self.all.remove(&pair)? {
             State::Waiting(syn, _) => {
                 self.settle(pair);
@@ -111,7 +117,7 @@ impl<W> Held<W> {
     }
 
     /// Returns whether the program has given up: its SYN came no more.
-    pub(super) fn is_given_up(&self, pair: Pair, now: Instant) -> bool {
+    pub(in crate::intercept) fn is_given_up(&self, pair: Pair, now: Instant) -> bool {
         match self.all.get(&pair) {
             Some(State::Waiting(_, seen)) => now.duration_since(*seen) >= GIVEN_UP,
             Some(State::Connected(..) | State::HandedBack(_)) | None => false,
@@ -119,7 +125,7 @@ impl<W> Held<W> {
     }
 
     /// A connection was accepted. Returns its way, unless it did not wait for one.
-    pub(super) fn take(&mut self, pair: Pair, now: Instant) -> Option<W> {
+    pub(in crate::intercept) fn take(&mut self, pair: Pair, now: Instant) -> Option<W> {
         match self.all.remove(&pair)? {
             State::Connected(way, _) => {
                 self.settle(pair);
@@ -134,7 +140,7 @@ impl<W> Held<W> {
     }
 
     /// Forgets what has had its time. Returns the ways of connections that nobody accepted.
-    pub(super) fn expire(&mut self, now: Instant) -> Vec<W> {
+    pub(in crate::intercept) fn expire(&mut self, now: Instant) -> Vec<W> {
         let is_over = |state: &State<W>| match state {
             State::Waiting(..) => false,
             State::Connected(_, since) => now.duration_since(*since) >= UNCLAIMED,

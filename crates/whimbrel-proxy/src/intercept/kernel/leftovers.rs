@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use super::error::TproxyError;
+use super::error::KernelError;
 use super::instance::Instance;
 use super::names::{MOST_INSTANCES, Names};
 use super::program::Program;
+use super::rights::check_rights;
 use super::routes;
 
 /// The leftovers that [`cleanup`] found.
@@ -24,10 +25,9 @@ pub struct Leftovers {
 /// Takes away what killed instances left, and with `all` their kill switches, too. What others made stays as it is.
 ///
 /// # Errors
-/// The process has no right to, or `ip` or `nft` is missing.
-pub fn cleanup(all: bool) -> Result<Leftovers, TproxyError> {
-    // Only root may look.
-    Program::Nft.run("list tables", "")?;
+/// The process has no right to, or `ip` is missing.
+pub fn cleanup(all: bool) -> Result<Leftovers, KernelError> {
+    check_rights()?;
     let tables = routes::tables()?;
     let mut found = Leftovers::default();
     for number in 0..MOST_INSTANCES {
@@ -45,12 +45,13 @@ fn remove_of(
     tables: &BTreeSet<u32>,
     all: bool,
     found: &mut Leftovers,
-) -> Result<(), TproxyError> {
+) -> Result<(), KernelError> {
     if tables.contains(&names.deliver_table()) || tables.contains(&names.hold_table()) {
         routes::remove(names);
         found.removed += 1;
     }
     let kill_switch = names.kill_switch();
+    // Without `nft` there is none.
     if Program::Nft.run(&format!("list table inet {kill_switch}"), "").is_err() {
         return Ok(());
     }
@@ -64,7 +65,7 @@ fn remove_of(
 }
 
 /// Takes away the rules and routes of all instances that were killed.
-pub(super) fn remove_dead() -> Result<(), TproxyError> {
+pub(in crate::intercept) fn remove_dead() -> Result<(), KernelError> {
     let tables = routes::tables()?;
     for number in 0..MOST_INSTANCES {
         let names = Names::new(number, 0);

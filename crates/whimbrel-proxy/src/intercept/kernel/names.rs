@@ -2,7 +2,7 @@
 //! one another, so each has its own; and whoever finds one knows whose it is.
 
 /// The most instances in one network namespace.
-pub(super) const MOST_INSTANCES: u8 = 16;
+pub(in crate::intercept) const MOST_INSTANCES: u8 = 16;
 /// The first routing table of ours; an instance has two.
 const TABLES: u32 = 7_700;
 /// The mark, above the first, of sockets that answer in the name of others.
@@ -10,65 +10,70 @@ const REPLIES: u32 = 0xff;
 
 /// The names of one instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Names {
+pub(in crate::intercept) struct Names {
     number: u8,
     mark: u32,
 }
 
 impl Names {
     /// Instance `number`, with marks from `mark` on.
-    pub(super) fn new(number: u8, mark: u32) -> Self {
+    pub(in crate::intercept) fn new(number: u8, mark: u32) -> Self {
         debug_assert!(number < MOST_INSTANCES);
         Self { number, mark }
     }
 
-    /// Its abstract socket: whoever has that one is the instance. The kernel takes it back when the process ends.
-    pub(super) fn lock(&self) -> String {
-        format!("whimbrel-tproxy-{}", self.number)
+    /// The number of the instance.
+    pub(in crate::intercept) fn number(&self) -> u8 {
+        self.number
     }
 
-    /// Its interface, into which the kernel routes SYNs that are held.
-    pub(super) fn tun(&self) -> String {
+    /// Its abstract socket: whoever has that one is the instance. The kernel takes it back when the process ends.
+    pub(in crate::intercept) fn lock(&self) -> String {
+        format!("whimbrel-intercept-{}", self.number)
+    }
+
+    /// Its interface, into which the kernel routes what is intercepted.
+    pub(in crate::intercept) fn tun(&self) -> String {
         format!("whimbrel{}", self.number)
     }
 
     /// Its nft table.
-    pub(super) fn table(&self) -> String {
+    pub(in crate::intercept) fn table(&self) -> String {
         format!("whimbrel{}", self.number)
     }
 
     /// Its nft table that stays when the process is killed.
-    pub(super) fn kill_switch(&self) -> String {
+    pub(in crate::intercept) fn kill_switch(&self) -> String {
         format!("whimbrel_kill{}", self.number)
     }
 
     /// The mark of packets that are handed to a socket of the proxy.
-    pub(super) fn deliver(&self) -> u32 {
+    pub(in crate::intercept) fn deliver(&self) -> u32 {
         self.mark + u32::from(self.number) * 4 + 1
     }
 
     /// The mark of SYNs that are held.
-    pub(super) fn hold(&self) -> u32 {
+    pub(in crate::intercept) fn hold(&self) -> u32 {
         self.mark + u32::from(self.number) * 4 + 2
     }
 
     /// The mark of what proxies send by themselves, of any instance.
-    pub(super) fn own(&self) -> u32 {
+    pub(in crate::intercept) fn own(&self) -> u32 {
         self.mark
     }
 
     /// The mark of replies that proxies send in the name of others, of any instance.
-    pub(super) fn reply(&self) -> u32 {
+    pub(in crate::intercept) fn reply(&self) -> u32 {
         self.mark + REPLIES
     }
 
     /// The routing table, and the priority of the rule, of packets with this mark of ours.
-    pub(super) fn deliver_table(&self) -> u32 {
+    pub(in crate::intercept) fn deliver_table(&self) -> u32 {
         TABLES + u32::from(self.number) * 2
     }
 
     /// See [`Names::deliver_table`].
-    pub(super) fn hold_table(&self) -> u32 {
+    pub(in crate::intercept) fn hold_table(&self) -> u32 {
         self.deliver_table() + 1
     }
 }
