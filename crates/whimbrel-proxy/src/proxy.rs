@@ -150,7 +150,8 @@ impl Proxy {
         parcel: &Parcel,
     ) -> Result<Self, StartError> {
         settings.check()?;
-        let (flows, limits) = (Flows::default(), Arc::new(settings.limits.clone()));
+        let flows = Flows::with_hold(settings.limits.hold_memory);
+        let limits = Arc::new(settings.limits.clone());
         let dictionaries = Arc::new(Dictionaries::read(&settings.dictionaries)?);
         let budget = Budget::new(limits.max_compressed_flows, limits.compression_memory);
         let mut peers = BTreeMap::new();

@@ -1,9 +1,11 @@
 //! How programs' connections come to the proxy: SOCKS5, HTTP CONNECT, fixed forwards, and interception by TPROXY.
 
 mod accept;
+mod dns;
 mod forward;
 mod http_connect;
 mod ingress;
+mod interface;
 mod ruling;
 mod socks;
 mod socks_udp;

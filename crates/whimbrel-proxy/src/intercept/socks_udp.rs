@@ -118,7 +118,7 @@ impl Association<'_> {
     }
 
     async fn reply(&mut self, reply: &Reply) {
-        let Some((client, program)) = &self.client else { return };
+        let Some((client, program)) = &mut self.client else { return };
         if !program.may_answer(reply) {
             return;
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
 use whimbrel::{Mocket, Stream};
 
+use super::bond::Bond;
 use super::carrier::Carrier;
 use super::channel::StreamChannel;
 use super::connect::connect_for;
@@ -29,6 +30,7 @@ pub(super) struct FarEnd {
     context: Arc<SessionContext>,
     helm: Arc<Helm>,
     restarts: Restarts,
+    bond: Arc<Bond>,
 }
 
 impl FarEnd {
@@ -37,8 +39,9 @@ impl FarEnd {
         context: Arc<SessionContext>,
         helm: Arc<Helm>,
         restarts: Restarts,
+        bond: Arc<Bond>,
     ) -> Self {
-        Self { mocket, context, helm, restarts }
+        Self { mocket, context, helm, restarts, bond }
     }
 
     /// Serves a stream that the peer has opened. Returns where it went, and how it ended or why it was refused.
@@ -63,7 +66,7 @@ impl FarEnd {
                 );
             }
             Ok((socket, running, permit, agreed)) => {
-                let channel = StreamChannel::accepted(self.mocket.clone(), stream, opening.manner.priority);
+                let channel = StreamChannel::accepted(self.mocket.clone(), stream, opening.manner, &self.bond);
                 let channel = Carrier::new(channel, agreed, &running.record, &self.restarts);
                 self.run(Flow::new(socket, channel), running, permit).await;
             }
@@ -77,7 +80,8 @@ impl FarEnd {
         running: Running,
         _permit: OwnedSemaphorePermit,
     ) {
-        let steering = Steering::Peer(self.helm.steer(flow.channel().stream().id()));
+        let stream = flow.channel().stream();
+        let steering = Steering::Peer(self.helm.steer(stream.id(), stream.steered()));
         match hand_over(&mut flow, &running, &self.context.limits, steering).await {
             Some(ended) => self.context.note_ended(&running.record, ended),
             None => running.park(flow),

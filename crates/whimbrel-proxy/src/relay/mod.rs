@@ -1,5 +1,7 @@
 //! Sockets, streams and sessions: the thin shell around [`flow`](crate::flow).
 
+mod bond;
+mod caps;
 mod carrier;
 mod channel;
 mod connect;
@@ -27,6 +29,7 @@ mod totals;
 mod udp;
 mod wish;
 
+pub(crate) use caps::cap_of;
 pub(crate) use channel::Saved;
 pub use dictionaries::{Dictionaries, DictionaryError};
 pub(crate) use direct::DirectFlow;

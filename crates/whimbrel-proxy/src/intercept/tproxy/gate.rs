@@ -11,11 +11,12 @@ use tokio::task::JoinSet;
 use tokio::time::{interval, sleep};
 
 use super::held::{Held, Pair, Verdict};
-use super::segment::{Refusal, refusal, syn};
+use super::seen::Seen;
+use super::segment::{Refusal, dscp, refusal, syn};
 use super::tun::Tun;
 use crate::intercept::accept::{Accepted, accept};
 use crate::intercept::ingress::{Ingress, Way};
-use crate::policy::{Accept, Action, Key, Protocol};
+use crate::policy::{Accept, Action, Dscp, Protocol};
 use crate::protocol::Outcome;
 use crate::relay::Refused;
 
@@ -27,12 +28,14 @@ pub(super) struct Gate {
     ingress: Ingress,
     tun: Arc<Tun>,
     held: Mutex<Held<Way>>,
+    /// Of connections that do not wait for the far end.
+    seen: Seen,
 }
 
 impl Gate {
     /// A gate for SYNs that come out of `tun`.
     pub(super) fn new(ingress: Ingress, tun: Arc<Tun>) -> Arc<Self> {
-        Arc::new(Self { ingress, tun, held: Mutex::default() })
+        Arc::new(Self { ingress, tun, held: Mutex::default(), seen: Seen::default() })
     }
 
     /// Holds SYNs, for ever.
@@ -44,8 +47,8 @@ impl Gate {
             tokio::select! {
                 // It fails only if the interface is gone, and with it what could come.
                 _ = this.tun.read(|packet| {
-                    if let Some(pair) = this.on_packet(packet) {
-                        openings_of.spawn(Arc::clone(this).open(pair));
+                    if let Some((pair, dscp)) = this.on_packet(packet) {
+                        openings_of.spawn(Arc::clone(this).open(pair, dscp));
                     }
                 }) => sleep(LOOK).await,
                 _ = look.tick() => drop(this.lock().expire(Instant::now())),
@@ -64,11 +67,12 @@ impl Gate {
     }
 
     /// Takes a packet from the TUN. Returns a connection that is to be opened.
-    fn on_packet(&self, packet: &[u8]) -> Option<Pair> {
+    fn on_packet(&self, packet: &[u8]) -> Option<(Pair, Option<Dscp>)> {
         // The kernel says other things there, too, such as looking for routers.
         let pair = syn(packet)?;
-        let key = Key { protocol: Protocol::Tcp, target: pair.target.into(), source: pair.program };
-        let decision = self.ingress.rules().decide(&key);
+        let (rules, dscp) = (self.ingress.rules(), dscp(packet));
+        let key = self.ingress.with_dscp(dscp).key(Protocol::Tcp, pair.target.into(), pair.program);
+        let decision = rules.decide(&key);
         if decision.action == Action::Drop {
             return None;
         }
@@ -76,20 +80,26 @@ impl Gate {
         let waits = decision.accept != Some(Accept::Early) || decision.action == Action::Reject;
         let verdict = self.lock().on_syn(pair, packet, waits, Instant::now());
         match verdict {
-            Verdict::Open => return Some(pair),
-            Verdict::HandBack => self.tun.write(packet),
+            Verdict::Open => return Some((pair, dscp)),
+            Verdict::HandBack => {
+                if let Some(dscp) = dscp.filter(|_| !waits && rules.asks().dscp) {
+                    self.seen.on_syn(pair, dscp, Instant::now());
+                }
+                self.tun.write(packet);
+            }
             Verdict::Nothing => {}
         }
         None
     }
 
-    async fn open(self: Arc<Self>, pair: Pair) {
+    async fn open(self: Arc<Self>, pair: Pair, dscp: Option<Dscp>) {
         let gone = async {
             while !self.lock().is_given_up(pair, Instant::now()) {
                 sleep(LOOK).await;
             }
         };
-        match self.ingress.open(&pair.target.into(), pair.program, Bytes::new(), gone).await {
+        let ingress = self.ingress.with_dscp(dscp);
+        match ingress.open(&pair.target.into(), pair.program, Bytes::new(), gone).await {
             Ok((way, _)) => {
                 let syn = self.lock().on_connected(pair, way, Instant::now());
                 if let Some(syn) = syn {
@@ -117,7 +127,8 @@ impl Gate {
         if let Some(way) = way {
             return self.ingress.run(way, tcp).await;
         }
-        self.ingress.carry(&target.into(), pair.program, tcp).await;
+        let ingress = self.ingress.with_dscp(self.seen.take(pair));
+        ingress.carry(&target.into(), pair.program, tcp).await;
     }
 
     fn lock(&self) -> MutexGuard<'_, Held<Way>> {

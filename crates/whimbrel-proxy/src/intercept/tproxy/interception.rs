@@ -22,6 +22,7 @@ use super::table::Table;
 use super::tun::{Tun, check_forwarding, has_ipv6};
 use super::udp::Datagrams;
 use crate::intercept::ingress::Ingress;
+use crate::policy::WayIn;
 
 /// The pause before a table is made again that somebody took away.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -85,6 +86,7 @@ impl Interception {
         tell: T,
     ) -> impl Future<Output = ()> + Send + use<T> {
         let (sockets, reply) = (self.sockets.take(), self.ruleset.names.reply());
+        let ingress = ingress.by(WayIn::Tproxy);
         let (table, ruleset) = (Arc::clone(&self.table), self.ruleset.clone());
         async move {
             let mut tasks = JoinSet::new();

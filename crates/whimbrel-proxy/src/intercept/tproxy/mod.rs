@@ -30,6 +30,7 @@ mod routes;
 #[cfg(target_os = "linux")]
 mod ruleset;
 #[cfg(target_os = "linux")]
+mod seen;
 mod segment;
 mod settings;
 #[cfg(target_os = "linux")]

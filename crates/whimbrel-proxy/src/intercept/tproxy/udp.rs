@@ -18,7 +18,7 @@ use super::sockets;
 use super::tun::Tun;
 use crate::intercept::ingress::Ingress;
 use crate::intercept::udp_program::UdpProgram;
-use crate::policy::{Action, Protocol, is_special};
+use crate::policy::{Action, Dscp, Protocol, is_special};
 use crate::protocol::{Host, Target};
 use crate::relay::{FlowRecord, Reply, replies};
 
@@ -41,7 +41,7 @@ pub(super) struct Datagrams {
     told: Mutex<Option<Instant>>,
 }
 
-type Sent = (SocketAddr, Bytes);
+type Sent = (SocketAddr, Bytes, Option<Dscp>);
 
 impl Datagrams {
     /// Datagrams that go where the rules say. Replies go out with `mark`.
@@ -65,8 +65,8 @@ impl Datagrams {
                 }
             };
             match received {
-                Ok((length, from, target)) if Some(target) != socket.local_addr().ok() => {
-                    let sent = (target, Bytes::copy_from_slice(&buffer[..length]));
+                Ok((length, from, target, dscp)) if Some(target) != socket.local_addr().ok() => {
+                    let sent = (target, Bytes::copy_from_slice(&buffer[..length]), dscp);
                     if programs.get(&from).is_none_or(mpsc::Sender::is_closed) {
                         let (send, sent) = mpsc::channel(WAITING);
                         tasks.spawn(Arc::clone(&self).serve(from, sent));
@@ -96,9 +96,9 @@ impl Datagrams {
         loop {
             tokio::select! {
                 datagram = sent.recv() => {
-                    let Some((target, payload)) = datagram else { return };
+                    let Some((target, payload, dscp)) = datagram else { return };
                     active = Instant::now();
-                    let (action, saved) = program.send(target.into(), &payload);
+                    let (action, saved) = program.send_with(target.into(), &payload, dscp);
                     running.record.save(saved, 0);
                     match action {
                         Action::Carry => running.record.count(payload.len() as u64, 0),
@@ -145,6 +145,6 @@ impl Datagrams {
     }
 }
 
-async fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr, SocketAddr)> {
+async fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> io::Result<sockets::Received> {
     socket.async_io(tokio::io::Interest::READABLE, || sockets::receive(socket, buffer)).await
 }

@@ -2,6 +2,7 @@
 
 mod codecs;
 mod far;
+mod lanes;
 mod outgoing;
 mod programs;
 
