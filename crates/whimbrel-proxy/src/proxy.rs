@@ -16,7 +16,7 @@ use whimbrel_service::{ActivityLog, Metrics, bind_advice};
 use crate::compress::Budget;
 use crate::intercept::Ingress;
 use crate::intercept::tproxy::{Interception, TproxyError, TproxySettings};
-use crate::policy::{Condition, Permits, Rules};
+use crate::policy::{Condition, Rules};
 use crate::relay::{Dictionaries, DictionaryError, Flows, Limits, Peer, PeerState, SessionContext};
 use crate::settings::{PeerSettings, Settings, SettingsError};
 use crate::upgrade::Parcel;
@@ -159,14 +159,15 @@ impl Proxy {
             let key = peer.key()?;
             let context = SessionContext::new(
                 &name(peer, &key),
-                Permits::new(peer.may_open.iter().cloned()),
+                peer.permits(),
                 Arc::clone(&limits),
                 flows.clone(),
                 (Arc::clone(&dictionaries), &budget),
                 activity.clone(),
             )
             .marked(settings.mark());
-            peers.insert(key, Peer::new(context, peer.standby.as_deref()));
+            let known = Peer::new(context, peer.standby.as_deref(), peer.paths.clone());
+            peers.insert(key, known);
         }
         let mut proxy = Self {
             settings: settings.clone(),
@@ -227,14 +228,14 @@ impl Proxy {
         let mut said = Vec::new();
         for (key, peer) in &*self.peers {
             let wanted = new.peers.iter().find(|wanted| wanted.key().is_ok_and(|wanted| wanted == *key));
-            let permits = wanted.map(|wanted| wanted.may_open.clone()).unwrap_or_default();
-            let (permits, name) = (Permits::new(permits), &peer.context().peer);
+            let permits = wanted.map(PeerSettings::permits).unwrap_or_default();
+            let name = &peer.context().peer;
             if *peer.context().permits() != permits {
                 peer.context().set_permits(permits);
                 said.push(format!("{name} may open something else"));
             }
             if self.settings.listen.is_some() {
-                match wanted {
+                match wanted.filter(|wanted| wanted.may_come()) {
                     Some(_) => self.endpoint.allow(*key),
                     None if self.endpoint.revoke(key) > 0 => said.push(format!("{name} is let in no more")),
                     None => {}
@@ -354,7 +355,7 @@ impl Proxy {
 
     fn dial(&mut self, resumed: &BTreeSet<PublicKey>) {
         for wanted in &self.settings.peers {
-            let (Some(mut url), Ok(key)) = (wanted.url.clone(), wanted.key()) else { continue };
+            let (Some(mut url), Ok(key)) = (wanted.dials().cloned(), wanted.key()) else { continue };
             let Some(peer) = self.peers.get(&key).cloned() else { continue };
             url.key = Some(key);
             let (endpoint, tell) = (self.endpoint.clone(), self.tell.clone());

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 use whimbrel::{Mocket, Stream};
 
@@ -10,6 +12,7 @@ use super::carrier::Carrier;
 use super::channel::StreamChannel;
 use super::connect::connect_for;
 use super::hand_over::hand_over;
+use super::introduce::header;
 use super::record::{FlowRecord, Running};
 use super::restarts::Restarts;
 use super::session::SessionContext;
@@ -88,6 +91,15 @@ impl FarEnd {
         }
     }
 
+    /// Tells a target whose connection it is, if it is one that expects that.
+    async fn introduce(&self, tcp: &mut TcpStream, opening: &Opening) {
+        let Ok(target) = tcp.peer_addr() else { return };
+        if self.context.permits().introduce(&opening.target.host, target.ip(), opening.target.port) {
+            // It fits into the socket's buffer. An error means that the connection is gone, which the flow sees.
+            tcp.write_all(&header(opening.source, target)).await.ok();
+        }
+    }
+
     async fn open(&self, stream: &mut Stream, opening: &Opening) -> Result<Connected, Outcome> {
         let context = &self.context;
         let permit = Arc::clone(&context.shares.flows).try_acquire_owned().map_err(|_| Outcome::Limit)?;
@@ -105,7 +117,8 @@ impl FarEnd {
             // The peer has given up, so nobody needs the connection.
             _ = stream.writer().stopped() => Err(Outcome::Failed),
         };
-        let tcp = connected?;
+        let mut tcp = connected?;
+        self.introduce(&mut tcp, opening).await;
         let asked = opening.manner.compression;
         let agreed = asked.and_then(|asked| Some((Wish::new(asked, context)?, asked)));
         let agreement = agreed.as_ref().map_or(Agreement::Plain, |(wish, asked)| wish.agreement(*asked));
@@ -119,8 +132,6 @@ impl FarEnd {
 
 /// Tells the peer why, and reads no more.
 async fn refuse(stream: &mut Stream, outcome: Outcome) {
-    use tokio::io::AsyncWriteExt;
-
     drop(stream.write_bytes(Answer::of(outcome).to_bytes().into()).await);
     drop(stream.shutdown().await);
     stream.stop(codes::RESET);

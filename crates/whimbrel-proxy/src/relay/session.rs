@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use tokio::sync::mpsc;
-use whimbrel::{CloseReason, EventsError, Mocket, StreamId};
+use whimbrel::{CloseReason, EventsError, LocalPath, Mocket, Paths, StreamId};
 use whimbrel_service::ActivityLog;
 
 use super::bond::Bond;
@@ -126,11 +126,18 @@ pub struct Session {
     /// Addresses that were looked up, until the session is served.
     found: Mutex<Option<mpsc::Receiver<Found>>>,
     reach: Reach,
+    /// The addresses of this host that it uses. Empty: all.
+    paths: Vec<LocalPath>,
 }
 
 impl Session {
     /// A session over this mocket. [`Session::serve`] must run.
-    pub fn new(mocket: Mocket, context: Arc<SessionContext>, programs: Arc<Programs>) -> Arc<Self> {
+    pub fn new(
+        mocket: Mocket,
+        context: Arc<SessionContext>,
+        programs: Arc<Programs>,
+        paths: Vec<LocalPath>,
+    ) -> Arc<Self> {
         let codecs = Arc::new(Codecs::new(Arc::clone(&context)));
         let most = context.limits.max_udp_contexts;
         let bond: Arc<Bond> = Arc::default();
@@ -162,6 +169,7 @@ impl Session {
             far_programs,
             found,
             reach,
+            paths,
         })
     }
 
@@ -243,6 +251,7 @@ impl Session {
         self.outgoing.tell_reliably(&Datagram::Capabilities(Capabilities::OURS));
         let mut events = self.mocket.subscribe();
         let mut sweep = tokio::time::interval(std::time::Duration::from_secs(5));
+        let mut has_paths = self.paths.is_empty();
         loop {
             tokio::select! {
                 stream = self.mocket.accept_stream() => match stream {
@@ -261,7 +270,11 @@ impl Session {
                     Ok(_) | Err(EventsError::Missed(_)) => self.reach.update(&self.mocket),
                 },
                 Some(found) = look_ups.recv() => self.far_programs().on_found(found),
-                _ = sweep.tick() => self.far_programs().sweep(),
+                _ = sweep.tick() => {
+                    self.far_programs().sweep();
+                    // An address that is not there may come.
+                    has_paths = has_paths || self.mocket.set_paths(Paths::Only(self.paths.clone())).is_ok();
+                }
             }
         }
         self.reach.end();
