@@ -22,11 +22,10 @@ pub enum RuleMistake {
     #[error("the rule `{0}` has `{1}`, which is for flows that are carried: leave it or the action out")]
     CarriesNothing(String, &'static str),
     /// It says something of datagrams, and is for TCP.
-    #[error("the rule `{0}` has `{1}`, which is for datagrams, and protocol = \"tcp\": leave one of them out")]
+    #[error(
+        "the rule `{0}` has `{1}`, which is for datagrams, and protocol = \"tcp\": leave one of them out"
+    )]
     NoDatagrams(String, &'static str),
-    /// It says something of TCP flows, and is for UDP.
-    #[error("the rule `{0}` has `{1}`, which is for TCP, and protocol = \"udp\": leave one of them out")]
-    NoConnections(String, &'static str),
     /// Datagrams would wait for too long.
     #[error("the rule `{0}` has a `gather` of more than a moment: write at most 100ms")]
     GathersLong(String),
@@ -49,19 +48,20 @@ impl RuleMistake {
             ("gather", rule.gather.is_some()),
             ("dns", rule.dns == Dns::Cache),
         ];
-        let for_connections = [("hold_bytes", rule.hold_bytes.is_some())];
-        let of_both = [("cap", rule.cap.is_some()), ("compression", rule.compression.is_some())];
+        let others = [
+            ("cap", rule.cap.is_some()),
+            ("compression", rule.compression.is_some()),
+            ("hold_bytes", rule.hold_bytes.is_some()),
+        ];
         let said = |list: &[(&'static str, bool)]| list.iter().find(|(_, said)| *said).map(|(what, _)| *what);
-        let (datagrams, connections) = (said(&for_datagrams), said(&for_connections));
-        match (datagrams.or(connections).or(said(&of_both)), rule.protocol) {
-            (Some(what), _) if rule.action != Action::Carry => return Err(Self::CarriesNothing(name(), what)),
-            (_, Some(Protocol::Tcp)) if datagrams.is_some() => {
-                return Err(Self::NoDatagrams(name(), datagrams.unwrap_or_default()));
-            }
-            (_, Some(Protocol::Udp)) if connections.is_some() => {
-                return Err(Self::NoConnections(name(), connections.unwrap_or_default()));
-            }
-            _ => {}
+        let datagrams = said(&for_datagrams);
+        if let Some(what) = datagrams.or(said(&others))
+            && rule.action != Action::Carry
+        {
+            return Err(Self::CarriesNothing(name(), what));
+        }
+        if let (Some(what), Some(Protocol::Tcp)) = (datagrams, rule.protocol) {
+            return Err(Self::NoDatagrams(name(), what));
         }
         if rule.gather.is_some_and(|gather| gather > LONGEST_GATHER) {
             return Err(Self::GathersLong(name()));

@@ -369,7 +369,10 @@ mod tests {
             (format!("{socks}{peer}mode = 'passive'"), "nobody can come in"),
             (format!("{socks}[[peer]]\nkey = '{key}'\nmode = 'active'"), "no `url` at which to dial it"),
             (format!("{socks}{peer}paths = ['10.0.0.300']"), "proxy.toml:5:"),
-            (format!("{socks}{peer}[[rule]]\nname = 'r'\ncap = '2 MB'"), "proxy.toml:7:7: `2 MB` is not a rate"),
+            (
+                format!("{socks}{peer}[[rule]]\nname = 'r'\ncap = '2 MB'"),
+                "proxy.toml:7:7: `2 MB` is not a rate",
+            ),
             (format!("{socks}{peer}[[rule]]\nname = 'r'\nservice = 'ux'"), "`ux` is no service"),
             (format!("{socks}{peer}[[rule]]\nname = 'r'\nby = 'web'"), "`web` is no way in"),
             (format!("{socks}{peer}[[rule]]\nname = 'r'\ndscp = 64"), "`64` is no DSCP"),
@@ -379,10 +382,6 @@ mod tests {
             (
                 format!("{socks}{peer}[[rule]]\nname = 'r'\nprotocol = 'tcp'\nservice = 'ru'"),
                 "has `service`, which is for datagrams",
-            ),
-            (
-                format!("{socks}{peer}[[rule]]\nname = 'r'\nprotocol = 'udp'\nhold_bytes = '1MB'"),
-                "has `hold_bytes`, which is for TCP",
             ),
             (
                 format!("{socks}{peer}[[rule]]\nname = 'r'\naction = 'drop'\ncap = '1mbit'"),

@@ -65,7 +65,9 @@ pub(crate) mod as_text {
             rate.map(units::rate_text).serialize(serializer)
         }
 
-        pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+        pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+            deserializer: D,
+        ) -> Result<Option<u64>, D::Error> {
             let text = String::deserialize(deserializer)?;
             units::rate(&text).map(Some).map_err(D::Error::custom)
         }
@@ -77,7 +79,10 @@ pub(crate) mod as_text {
         use serde::{Deserialize, Deserializer, Serialize, Serializer};
         use whimbrel::Service;
 
-        pub(crate) fn serialize<S: Serializer>(service: &Option<Service>, serializer: S) -> Result<S::Ok, S::Error> {
+        pub(crate) fn serialize<S: Serializer>(
+            service: &Option<Service>,
+            serializer: S,
+        ) -> Result<S::Ok, S::Error> {
             service.map(Service::short).serialize(serializer)
         }
 

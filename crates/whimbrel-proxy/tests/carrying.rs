@@ -133,12 +133,11 @@ impl Pair {
         let config = Config::default().protocol(PROTOCOL.into()).identity(identity);
         let endpoint = Endpoint::bind(config, "127.0.0.1:0").await.unwrap();
         let (send, mut news) = mpsc::unbounded_channel();
-        let near =
-            Proxy::start(&settings(&format!("{base}{rules}")), &endpoint, activity, move |told| {
-                drop(send.send(told))
-            })
-            .await
-            .unwrap();
+        let near = Proxy::start(&settings(&format!("{base}{rules}")), &endpoint, activity, move |told| {
+            drop(send.send(told))
+        })
+        .await
+        .unwrap();
         let mut forwards = Vec::new();
         while forwards.len() < targets.len() {
             if let News::Serves(_, address) = within(news.recv()).await.unwrap() {
@@ -194,7 +193,11 @@ async fn a_cap_that_begins_or_ends_reaches_running_flows_at_both_ends() {
     assert_eq!(pair.near.reload(&settings(&rules)), "rules changed");
     let took = async |flow: &mut TcpStream, is_up: bool| {
         let began = Instant::now();
-        if is_up { upload(flow, 12_000).await } else { download(flow, 12_000).await };
+        if is_up {
+            upload(flow, 12_000).await
+        } else {
+            download(flow, 12_000).await
+        };
         began.elapsed()
     };
     let slow = Duration::from_millis(900);
@@ -261,7 +264,8 @@ async fn a_service_learns_whose_connection_it_is() {
     within(tcp.read_exact(&mut read)).await.unwrap();
     let source = program.local_addr().unwrap();
     let ports = [source.port().to_be_bytes(), target.port().to_be_bytes()].concat();
-    let head = [&b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\x7f\0\0\x01\x7f\0\0\x01"[..], &ports, b"hello"].concat();
+    let head =
+        [&b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\x7f\0\0\x01\x7f\0\0\x01"[..], &ports, b"hello"].concat();
     assert_eq!(read[..], head[..]);
     // Another target would take it for data.
     upload(&mut TcpStream::connect(pair.forwards[1]).await.unwrap(), 10).await;
@@ -313,8 +317,8 @@ impl Spied {
         let config = Config::default().protocol(PROTOCOL.into()).identity(new_identity());
         let endpoint = Endpoint::bind(config, "127.0.0.1:0").await.unwrap();
         let (send, mut news) = mpsc::unbounded_channel();
-        let near = Proxy::start(&settings(&text), &endpoint, None, move |told| drop(send.send(told)));
-        let near = near.await.unwrap();
+        let text = settings(&text);
+        let near = Proxy::start(&text, &endpoint, None, move |told| drop(send.send(told))).await.unwrap();
         let Some(News::Serves(_, socks)) = news.recv().await else { panic!("it serves first") };
         let mocket = within(listening.accept()).await.unwrap();
         within(async {
@@ -377,7 +381,9 @@ async fn datagrams_have_the_service_of_their_rule() {
     for service in Service::ALL {
         let spied = Spied::start(&format!("[[rule]]\nname = 'r'\nservice = '{}'", service.short())).await;
         spied.send(1, b"x").await;
-        let (Datagram::Announced(_, announcement, _), by) = spied.next().await else { panic!("not announced") };
+        let (Datagram::Announced(_, announcement, _), by) = spied.next().await else {
+            panic!("not announced")
+        };
         assert_eq!((by, announcement.manner.service), (service, Some(service)));
     }
     let spied = Spied::start("").await;
@@ -434,7 +440,10 @@ async fn small_datagrams_travel_together_to_a_peer_that_understands_it() {
         })
         .collect();
     payloads.sort();
-    assert!(payloads.iter().enumerate().all(|(number, payload)| **payload == [number as u8; 20]), "{payloads:?}");
+    assert!(
+        payloads.iter().enumerate().all(|(number, payload)| **payload == [number as u8; 20]),
+        "{payloads:?}"
+    );
     // A long one does not wait for others, and is whole.
     spied.send(1, &[9; 1_000]).await;
     assert_eq!(spied.next().await.0, Datagram::Plain(Context(0), Bytes::from(vec![9; 1_000])));

@@ -71,7 +71,8 @@ impl Service {
             options;
         let interrupts = Interrupts::listen().map_err(ServiceError::Signals)?;
         let hangups = Hangups::listen(reload_on_hangup).map_err(ServiceError::Signals)?;
-        let watch = watch.map(|file| Watch::begin(&file).map_err(|error| ServiceError::Watch { file, error }));
+        let watch =
+            watch.map(|file| Watch::begin(&file).map_err(|error| ServiceError::Watch { file, error }));
         let watch = watch.transpose()?;
         let health = Health::new();
         let (began, more) = (Instant::now(), Box::new(more));

@@ -185,7 +185,8 @@ impl Side {
                 leaving.check_key(settings.listen.key.as_deref())?;
                 let Listening { endpoint, url } = settings.listen(paths).await?;
                 let more = || serde_json::json!({});
-                let mut service = start("cat listen", &settings.service, sources.file(), &endpoint, more).await?;
+                let mut service =
+                    start("cat listen", &settings.service, sources.file(), &endpoint, more).await?;
                 let mut reload = Reload::new(sources, settings, &endpoint);
                 note(format_args!("listening {url}"));
                 let accepting = async {

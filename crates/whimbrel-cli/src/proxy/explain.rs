@@ -5,7 +5,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use whimbrel_proxy::Settings;
-use whimbrel_proxy::policy::{Accept, Action, Decision, Dns, Dscp, Key, Origin, Protocol, Rule, Rules, WayIn};
+use whimbrel_proxy::policy::{
+    Accept, Action, Decision, Dns, Dscp, Key, Origin, Protocol, Rule, Rules, WayIn,
+};
 use whimbrel_proxy::protocol::Target;
 
 use crate::output::print_line;
@@ -117,7 +119,9 @@ fn said(decision: &Decision, settings: &Settings) -> String {
         None => format!(", compressed by {method}"),
     });
     let service = decision.service.map(|service| format!(", datagrams by {}", service.short()));
-    let cap = decision.cap.map(|cap| format!(", at most {} with others of the rule", whimbrel::units::rate_text(cap)));
+    let cap = decision
+        .cap
+        .map(|cap| format!(", at most {} with others of the rule", whimbrel::units::rate_text(cap)));
     let gather = decision.gather.map(|gather| format!(", small datagrams gathered for {gather:?}"));
     let dns = if decision.dns == Dns::Cache { ", DNS from the cache" } else { "" };
     let hold = decision.hold_bytes.map(|bytes| format!(", {bytes} bytes held in an outage"));

@@ -20,8 +20,8 @@ use crate::compress::Dictionary;
 use crate::policy::{Action, Decision, Dscp, Key, Origin, Protocol, Rule, Rules, WayIn};
 use crate::protocol::{Compression, Manner, Opening, Target};
 use crate::relay::{
-    cap_of, DirectFlow, FlowRecord, FlowState, Flows, GONE_AFTER, Limits, Opened, Peer, Refused, Session, Steering,
-    Unpacked,
+    DirectFlow, FlowRecord, FlowState, Flows, GONE_AFTER, Limits, Opened, Peer, Refused, Session, Steering,
+    Unpacked, cap_of,
 };
 
 /// How long a program waits for an absent peer.
@@ -317,7 +317,11 @@ impl Ingress {
                 Action::Direct => "direct".into(),
                 _ => Arc::clone(&peer.context().peer),
             };
-            let record = FlowRecord::new(Protocol::Tcp, name).to(target).of(Some(source)).from(&key.origin).by_rule(&decision);
+            let record = FlowRecord::new(Protocol::Tcp, name)
+                .to(target)
+                .of(Some(source))
+                .from(&key.origin)
+                .by_rule(&decision);
             // One that waits counts, too.
             let running = self.0.flows.add(record, self.0.limits.max_flows).ok_or(Refused::Limit)?;
             self.log(&decision, &key);

@@ -46,7 +46,12 @@ impl UdpProgram {
     }
 
     /// Sends a datagram that has this DSCP.
-    pub(super) fn send_with(&mut self, remote: Target, payload: &[u8], dscp: Option<Dscp>) -> (Action, usize) {
+    pub(super) fn send_with(
+        &mut self,
+        remote: Target,
+        payload: &[u8],
+        dscp: Option<Dscp>,
+    ) -> (Action, usize) {
         let decision = self.decide(&remote, dscp);
         if decision.action != Action::Carry {
             return (decision.action, 0);

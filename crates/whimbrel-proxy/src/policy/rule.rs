@@ -169,7 +169,9 @@ impl Rule {
             && any(&self.to, |to| to.matches(&key.target.host, key.target.port))
             && any(&self.from, |from| contains(from, key.source.ip()))
             && any(&self.by, |by| key.origin.by == Some(*by))
-            && any(&self.interface, |wanted| key.origin.interface.as_ref().is_some_and(|name| wanted.contain(name)))
+            && any(&self.interface, |wanted| {
+                key.origin.interface.as_ref().is_some_and(|name| wanted.contain(name))
+            })
             && any(&self.dscp, |dscp| key.origin.dscp == Some(*dscp))
     }
 

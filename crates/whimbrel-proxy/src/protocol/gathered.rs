@@ -90,7 +90,9 @@ mod tests {
         }
         assert_eq!(gathered.count(), 3);
         let message = gathered.take().unwrap();
-        let Ok(Datagram::Gathered(content)) = Datagram::from_bytes(message) else { panic!("no such message") };
+        let Ok(Datagram::Gathered(content)) = Datagram::from_bytes(message) else {
+            panic!("no such message")
+        };
         assert_eq!(Gathered::read(&content).unwrap(), all);
         assert_eq!((gathered.take(), gathered.count()), (None, 0));
         gathered.add(&all[0].to_bytes());
@@ -101,7 +103,10 @@ mod tests {
     fn hostile_bytes_make_no_more_than_a_few_datagrams() {
         // A part of another kind is no datagram, and nothing is gathered twice.
         let mut gathered = Gathered::default();
-        let inner = { gathered.add(&plain(0, b"x").to_bytes()); gathered.bytes.clone().freeze() };
+        let inner = {
+            gathered.add(&plain(0, b"x").to_bytes());
+            gathered.bytes.clone().freeze()
+        };
         gathered.add(&Datagram::Gathered(inner).to_bytes());
         gathered.add(&Datagram::Refused(Context(0), Refusal::Denied).to_bytes());
         assert_eq!(Gathered::read(&gathered.bytes.clone().freeze()).unwrap(), [plain(0, b"x")]);

@@ -123,7 +123,8 @@ impl Tokens {
         let came = micros * u128::from(self.rate) / 1_000_000;
         // What is less than a byte is not lost: the time stays as it was.
         if came > 0 {
-            self.left = u64::try_from(came).unwrap_or(u64::MAX).saturating_add(self.left).min(burst(self.rate));
+            self.left =
+                u64::try_from(came).unwrap_or(u64::MAX).saturating_add(self.left).min(burst(self.rate));
             self.filled = now;
         }
     }

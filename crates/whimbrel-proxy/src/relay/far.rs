@@ -69,7 +69,8 @@ impl FarEnd {
                 );
             }
             Ok((socket, running, permit, agreed)) => {
-                let channel = StreamChannel::accepted(self.mocket.clone(), stream, opening.manner, &self.bond);
+                let channel =
+                    StreamChannel::accepted(self.mocket.clone(), stream, opening.manner, &self.bond);
                 let channel = Carrier::new(channel, agreed, &running.record, &self.restarts);
                 self.run(Flow::new(socket, channel), running, permit).await;
             }

@@ -44,5 +44,5 @@ pub(crate) use record::FlowState;
 pub use record::{FlowRecord, Flows};
 pub use session::{Session, SessionContext};
 pub(crate) use steering::Steering;
-pub use udp::{Program, Programs};
 pub(crate) use udp::{LONGEST_GATHER, Reply, replies};
+pub use udp::{Program, Programs};

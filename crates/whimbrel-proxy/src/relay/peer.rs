@@ -185,6 +185,9 @@ mod tests {
             (0..100).map(|_| jittered(LONGEST_PAUSE, RandomState::new().hash_one(LONGEST_PAUSE))).collect();
         assert!(pauses.len() > 50, "{pauses:?}");
         assert!(pauses.iter().all(|pause| (LONGEST_PAUSE / 2..=LONGEST_PAUSE).contains(pause)));
-        assert_eq!((jittered(FIRST_PAUSE, 0), jittered(FIRST_PAUSE, u64::MAX)), (FIRST_PAUSE / 2, FIRST_PAUSE));
+        assert_eq!(
+            (jittered(FIRST_PAUSE, 0), jittered(FIRST_PAUSE, u64::MAX)),
+            (FIRST_PAUSE / 2, FIRST_PAUSE)
+        );
     }
 }

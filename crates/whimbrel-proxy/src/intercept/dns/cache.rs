@@ -62,7 +62,9 @@ impl Cache {
         self.names.insert(ends.1, Arc::clone(&key));
         self.all.insert(key, Entry { answer, came: now, ends });
         while self.bytes > MOST_BYTES {
-            let Some(key) = self.ends.first().and_then(|first| self.names.get(&first.1)).cloned() else { return };
+            let Some(key) = self.ends.first().and_then(|first| self.names.get(&first.1)).cloned() else {
+                return;
+            };
             self.forget(&key);
         }
     }
@@ -108,7 +110,11 @@ mod tests {
         let has = |cache: &Cache, asked: &Asked, name: &str, after| {
             cache.answer(asked, &query(name), now + Duration::from_secs(after)).is_some()
         };
-        assert!(has(&cache, &one, "a.org", 59) && !has(&cache, &one, "a.org", 60) && !has(&cache, &one, "b.org", 0));
+        assert!(
+            has(&cache, &one, "a.org", 59)
+                && !has(&cache, &one, "a.org", 60)
+                && !has(&cache, &one, "b.org", 0)
+        );
         for other in [asked("guests", "192.0.2.1:53"), asked("lan", "192.0.2.2:53")] {
             assert!(!has(&cache, &other, "a.org", 0), "{other:?}");
         }
@@ -127,7 +133,11 @@ mod tests {
             cache.keep(one.clone(), &query(&name), answer(&name, 100 + number % 100), now);
             assert!(cache.bytes <= MOST_BYTES);
         }
-        assert!(cache.all.len() > 5_000 && cache.all.len() == cache.ends.len() && cache.all.len() == cache.names.len());
+        assert!(
+            cache.all.len() > 5_000
+                && cache.all.len() == cache.ends.len()
+                && cache.all.len() == cache.names.len()
+        );
         let least = cache.ends.first().unwrap().0.duration_since(now);
         assert!(least > Duration::from_secs(100), "{least:?}");
         assert_eq!(cache.bytes, cache.all.values().map(|entry| size(&entry.answer)).sum::<usize>());

@@ -170,7 +170,8 @@ impl Answer {
             let time = u32_at(message, record.time)?;
             // RFC 2181 section 8.
             least = least.min(if time > i32::MAX as u32 { 0 } else { time });
-            let is_authority = (usize::from(answers)..usize::from(answers) + usize::from(authorities)).contains(&at);
+            let is_authority =
+                (usize::from(answers)..usize::from(answers) + usize::from(authorities)).contains(&at);
             if is_authority && record.kind == TYPE_SOA {
                 // Its last number (RFC 2308 section 4).
                 nothing = Some(u32_at(message, (record.data + record.length).checked_sub(4)?)?);
@@ -212,7 +213,8 @@ pub(super) mod tests {
     /// A name as it is written in a message.
     fn name(text: &str) -> Vec<u8> {
         let labels = text.split('.').filter(|label| !label.is_empty());
-        let mut bytes: Vec<u8> = labels.flat_map(|label| [&[label.len() as u8], label.as_bytes()].concat()).collect();
+        let mut bytes: Vec<u8> =
+            labels.flat_map(|label| [&[label.len() as u8], label.as_bytes()].concat()).collect();
         bytes.push(0);
         bytes
     }
@@ -263,7 +265,8 @@ pub(super) mod tests {
         let with_opt = |size: u16, flags: u32, data: &[u8]| {
             let mut message = plain.clone();
             message[11] = 1;
-            let head = [&[0][..], &TYPE_OPT.to_be_bytes(), &size.to_be_bytes(), &flags.to_be_bytes()].concat();
+            let head =
+                [&[0][..], &TYPE_OPT.to_be_bytes(), &size.to_be_bytes(), &flags.to_be_bytes()].concat();
             [message, head, (data.len() as u16).to_be_bytes().to_vec(), data.to_vec()].concat()
         };
         let keys = [

@@ -52,7 +52,12 @@ impl Questions {
     }
 
     /// A reply goes to the program. If it answers an open question, it is kept for others. The first one that does counts.
-    pub(super) fn on_reply(&mut self, answers: &Answers, (server, peer): (&Target, &Arc<str>), payload: &[u8]) {
+    pub(super) fn on_reply(
+        &mut self,
+        answers: &Answers,
+        (server, peer): (&Target, &Arc<str>),
+        payload: &[u8],
+    ) {
         if self.0.is_empty() || payload.len() < 2 {
             return;
         }
@@ -81,7 +86,8 @@ mod tests {
 
     #[test]
     fn only_the_answer_to_an_open_question_is_kept() {
-        let (answers, mut program, mut other) = (Answers::default(), Questions::default(), Questions::default());
+        let (answers, mut program, mut other) =
+            (Answers::default(), Questions::default(), Questions::default());
         let (far, near): (Arc<str>, Arc<str>) = ("far".into(), "near".into());
         let server: Target = "192.0.2.1:53".parse().unwrap();
         let elsewhere: Target = "192.0.2.2:53".parse().unwrap();

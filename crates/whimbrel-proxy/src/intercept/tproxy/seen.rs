@@ -44,11 +44,15 @@ mod tests {
     #[test]
     fn what_is_never_accepted_makes_room() {
         let (seen, start) = (Seen::default(), Instant::now());
-        let pair = |port: u16| Pair { program: ([10, 0, 0, 1], port).into(), target: ([10, 0, 0, 2], 80).into() };
+        let pair =
+            |port: u16| Pair { program: ([10, 0, 0, 1], port).into(), target: ([10, 0, 0, 2], 80).into() };
         let dscp = "ef".parse().unwrap();
         (1..=5_000).for_each(|port| seen.on_syn(pair(port), dscp, start));
         assert_eq!(seen.lock().len(), MOST);
-        assert_eq!((seen.take(pair(1)), seen.take(pair(1)), seen.take(pair(5_000))), (Some(dscp), None, None));
+        assert_eq!(
+            (seen.take(pair(1)), seen.take(pair(1)), seen.take(pair(5_000))),
+            (Some(dscp), None, None)
+        );
         (6_000..6_002).for_each(|port| seen.on_syn(pair(port), dscp, start + REMEMBERED));
         assert_eq!(seen.take(pair(6_001)), Some(dscp));
         assert_eq!(seen.lock().len(), 1);
