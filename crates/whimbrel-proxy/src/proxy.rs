@@ -235,8 +235,10 @@ impl Proxy {
                 said.push(format!("{name} may open something else"));
             }
             if self.settings.listen.is_some() {
-                match wanted.filter(|wanted| wanted.may_come()) {
-                    Some(_) => self.endpoint.allow(*key),
+                match wanted {
+                    Some(wanted) if wanted.may_come() => self.endpoint.allow(*key),
+                    // A session that this end has dialled goes on.
+                    Some(_) => {}
                     None if self.endpoint.revoke(key) > 0 => said.push(format!("{name} is let in no more")),
                     None => {}
                 }

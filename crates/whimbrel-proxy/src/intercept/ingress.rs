@@ -81,6 +81,11 @@ impl Ingress {
         Self(Arc::clone(&self.0), Origin { dscp, ..self.1.clone() })
     }
 
+    /// What is known of how flows come in.
+    pub(super) fn origin(&self) -> &Origin {
+        &self.1
+    }
+
     /// Returns what a flow is known by. Its interface is that to which its source's route leads.
     pub(super) fn key(&self, protocol: Protocol, target: Target, source: SocketAddr) -> Key {
         let mut origin = self.1.clone();

@@ -30,7 +30,7 @@ pub(super) async fn associate(
     [local, from]: [SocketAddr; 2],
     said: &Target,
 ) -> Result<(), SocksServerError> {
-    let record = FlowRecord::new(Protocol::Udp, "".into()).of(Some(from));
+    let record = FlowRecord::new(Protocol::Udp, "".into()).of(Some(from)).from(ingress.origin());
     let Some(running) = ingress.flows().add(record, ingress.limits().max_flows) else {
         return client.reply_error(&ReplyError::GeneralFailure).await;
     };

@@ -74,6 +74,7 @@ impl Gate {
         let key = self.ingress.with_dscp(dscp).key(Protocol::Tcp, pair.target.into(), pair.program);
         let decision = rules.decide(&key);
         if decision.action == Action::Drop {
+            self.ingress.log(&decision, &key);
             return None;
         }
         // What is rejected is not accepted first.

@@ -87,7 +87,7 @@ impl Datagrams {
     async fn serve(self: Arc<Self>, from: SocketAddr, mut sent: mpsc::Receiver<Sent>) {
         // Messages between proxies have no scope of a link.
         let address = SocketAddr::new(from.ip(), from.port());
-        let record = FlowRecord::new(Protocol::Udp, "".into()).of(Some(address));
+        let record = FlowRecord::new(Protocol::Udp, "".into()).of(Some(address)).from(self.ingress.origin());
         let limits = self.ingress.limits();
         let Some(running) = self.ingress.flows().add(record, limits.max_flows) else { return };
         let (send, mut replies) = replies();

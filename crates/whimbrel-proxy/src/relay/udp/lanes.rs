@@ -100,7 +100,7 @@ impl Lanes {
         {
             return;
         }
-        let Some(lane) = table.lane(manner, &self.mocket) else { return };
+        let lane = table.lane(manner, &self.mocket);
         let can_wait = matches!(message, Datagram::Plain(..)) && bytes.len() <= MOST_GATHERED;
         match manner.gather.filter(|_| can_wait && self.bond.peer().gathered) {
             Some(wait) => self.gather(lane, manner, &bytes, wait.min(LONGEST_GATHER)),
@@ -152,13 +152,11 @@ impl Lanes {
 }
 
 impl Table {
-    fn lane(&mut self, manner: Manner, mocket: &Mocket) -> Option<&mut Lane> {
+    fn lane(&mut self, manner: Manner, mocket: &Mocket) -> &mut Lane {
         if self.lanes.len() >= MOST_MANNERS && !self.lanes.contains_key(&manner) {
-            for (_, mut lane) in self.lanes.drain() {
-                lane.flush();
-            }
+            self.lanes.drain().for_each(|(_, mut lane)| lane.flush());
         }
         let new = || Lane { sender: sender(mocket, manner), gathered: Gathered::default(), is_timed: false };
-        Some(self.lanes.entry(manner).or_insert_with(new))
+        self.lanes.entry(manner).or_insert_with(new)
     }
 }
