@@ -153,7 +153,7 @@ impl Ingress {
         // It has yet to hear what they say.
         rules.mark_changed();
         let reached = carried.map(|(session, _)| session.reached());
-        let (decision, is_carried) = (Decision::default(), carried.is_some());
+        let (decision, is_carried) = (Box::default(), carried.is_some());
         let steering = Steering::Rules { rules, key, decision, is_carried, reached };
         let context = Arc::clone(carried.map_or(&self.0.first, |(_, peer)| peer).context());
         let limits = Arc::clone(&self.0.limits);
@@ -340,12 +340,14 @@ impl Ingress {
                     let opening = Opening { target: target.clone(), source: Some(source), manner };
                     let reached = Some(session.reached());
                     let opened = session.open(&opening, running).await?;
+                    let decision = Box::new(decision);
                     let steering = Steering::Rules { rules, key, decision, is_carried: true, reached };
                     return Ok(Way::Carried(Box::new(opened), steering, peer));
                 }
                 Action::Direct => {
                     let mark = self.0.first.context().mark;
                     let flow = DirectFlow::open(target, source, running, &self.0.limits, mark).await?;
+                    let decision = Box::new(decision);
                     let steering = Steering::Rules { rules, key, decision, is_carried: false, reached: None };
                     return Ok(Way::Direct(Box::new(flow), steering));
                 }

@@ -271,7 +271,7 @@ mod tests {
         for all in [Capabilities::default(), Capabilities::OURS] {
             let message = Datagram::Capabilities(all).to_bytes();
             // Its first 8 bytes are the number, of kind 3.
-            assert_eq!(message[..8], (LARGEST * KINDS + REFUSED | 0xc000_0000_0000_0000).to_be_bytes());
+            assert_eq!(message[..8], ((LARGEST * KINDS + REFUSED) | 0xc000_0000_0000_0000).to_be_bytes());
             assert!(message[8] >= 32, "no code that an earlier version knows");
             assert_eq!(Datagram::from_bytes(message), Ok(Datagram::Capabilities(all)));
         }

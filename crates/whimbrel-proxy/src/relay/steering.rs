@@ -22,7 +22,7 @@ pub(crate) enum Steering {
         /// What the flow is known by.
         key: Key,
         /// What they said of it when they were last asked.
-        decision: Decision,
+        decision: Box<Decision>,
         /// Whether it is carried. Otherwise this proxy has connected by itself.
         is_carried: bool,
         /// Whether its peer can be reached, if it is carried.
@@ -125,7 +125,7 @@ impl Steering {
                     if changed.is_err() {
                         return std::future::pending().await;
                     }
-                    *decision = rules.borrow_and_update().decide(key);
+                    **decision = rules.borrow_and_update().decide(key);
                     let now = of_decision(decision, *is_carried);
                     if now != before {
                         return now;

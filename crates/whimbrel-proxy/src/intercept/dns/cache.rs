@@ -22,13 +22,16 @@ pub(super) struct Asked {
     pub(super) server: Target,
 }
 
+/// What an answer is found by: who may have it, and the key of its query.
+type Place = Arc<(Asked, Box<[u8]>)>;
+
 /// The answers.
 #[derive(Debug, Default)]
 pub(super) struct Cache {
-    all: HashMap<Arc<(Asked, Box<[u8]>)>, Entry>,
+    all: HashMap<Place, Entry>,
     /// By when they end, and by when they came.
     ends: BTreeSet<(Instant, u64)>,
-    names: HashMap<u64, Arc<(Asked, Box<[u8]>)>>,
+    names: HashMap<u64, Place>,
     next: u64,
     bytes: usize,
 }
@@ -69,7 +72,7 @@ impl Cache {
         }
     }
 
-    fn forget(&mut self, key: &Arc<(Asked, Box<[u8]>)>) {
+    fn forget(&mut self, key: &Place) {
         if let Some(entry) = self.all.remove(key) {
             self.bytes -= size(&entry.answer);
             self.ends.remove(&entry.ends);
