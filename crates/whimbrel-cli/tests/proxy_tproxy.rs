@@ -390,3 +390,63 @@ fn a_kill_switch_rejects_what_a_killed_proxy_carried() {
     );
     assert_eq!(networks.left(), "");
 }
+
+#[test]
+fn rules_know_the_interface_and_the_dscp() {
+    /// Expedited forwarding, as a traffic class.
+    const EF: u32 = 46 << 2;
+    let Some(networks) = Networks::new("tproxy-origin") else { return };
+    let _pair = networks.pair(
+        "interfaces = ['lan0']\noutput = true",
+        "[[rule]]\nname = 'own'\ninterface = 'lo'\nprotocol = 'tcp'\nto = ['10.9.0.2:*']\naction = 'reject'\n\
+         [[rule]]\nname = 'voice'\ndscp = 'ef'\naction = 'reject'\n\
+         [[rule]]\nname = 'lan'\ninterface = 'lan*'\n\
+         [[rule]]\nname = 'gateway'\ninterface = 'lo'\n\
+         [[rule]]\nname = 'none'\naction = 'reject'\n",
+    );
+    for address in ["10.9.0.1:0", "[fd09::1]:0", "10.9.0.2:0"] {
+        exchange(&networks, &networks.client, address);
+    }
+    exchange(&networks, &networks.gate, "10.9.0.1:0");
+    // The client may go there, and the gateway itself may not.
+    let listener = networks.far.run(|| TcpListener::bind("10.9.0.2:0").unwrap());
+    let own = networks.gate.run(|| dial(&listener.local_addr().unwrap().to_string()).unwrap_err());
+    assert_eq!(own, ErrorKind::HostUnreachable);
+    for address in ["10.9.0.1:0", "[fd09::1]:0"] {
+        let listener = networks.far.run(|| TcpListener::bind(address).unwrap());
+        let server = listener.local_addr().unwrap();
+        let refused = networks.client.run(|| {
+            let domain = socket2::Domain::for_address(server);
+            let socket = socket2::Socket::new(domain, socket2::Type::STREAM, None).unwrap();
+            match server.is_ipv4() {
+                true => socket.set_tos_v4(EF).unwrap(),
+                false => socket.set_tclass_v6(EF).unwrap(),
+            }
+            socket.connect_timeout(&server.into(), PATIENCE).unwrap_err().kind()
+        });
+        assert_eq!(refused, ErrorKind::HostUnreachable, "{address}");
+        // Datagrams to one server, with and without it.
+        let server = networks.far.run(|| udp(address));
+        let any = if server.local_addr().unwrap().is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+        let program = networks.client.run(|| udp(any));
+        let class = |class: u32| {
+            let socket = socket2::SockRef::from(&program);
+            match any {
+                "0.0.0.0:0" => socket.set_tos_v4(class).unwrap(),
+                _ => socket.set_tclass_v6(class).unwrap(),
+            }
+        };
+        for (at, value) in [(1, EF), (2, 0), (3, EF), (4, 0)] {
+            class(value);
+            program.send_to(&[at], server.local_addr().unwrap()).unwrap();
+        }
+        let mut buffer = [0; 9];
+        for wanted in [2, 4] {
+            let (length, from) = again(|| server.recv_from(&mut buffer)).unwrap();
+            assert_eq!((length, buffer[0]), (1, wanted), "{address}");
+            server.send_to(&[wanted], from).unwrap();
+            again(|| program.recv(&mut buffer)).unwrap();
+            assert_eq!(buffer[0], wanted);
+        }
+    }
+}

@@ -21,9 +21,11 @@ pub mod policy;
 pub mod protocol;
 mod proxy;
 pub mod relay;
+mod rule_mistake;
 mod settings;
 mod text;
 pub mod upgrade;
 
 pub use proxy::{News, Proxy, ProxyStatus, StartError};
-pub use settings::{PeerSettings, Settings, SettingsError, WaysIn};
+pub use rule_mistake::RuleMistake;
+pub use settings::{Mode, PeerSettings, Settings, SettingsError, WaysIn};

@@ -18,7 +18,7 @@ use crate::intercept::Ingress;
 use crate::intercept::tproxy::{Interception, TproxyError, TproxySettings};
 use crate::intercept::tun::{TunError, TunInterception};
 use crate::intercepting::blocking;
-use crate::policy::{Condition, Permits, Rules};
+use crate::policy::{Condition, Rules};
 use crate::relay::{Dictionaries, DictionaryError, Flows, Limits, Peer, PeerState, SessionContext};
 use crate::settings::{PeerSettings, Settings, SettingsError};
 use crate::upgrade::Parcel;
@@ -157,7 +157,8 @@ impl Proxy {
         parcel: &Parcel,
     ) -> Result<Self, StartError> {
         settings.check()?;
-        let (flows, limits) = (Flows::default(), Arc::new(settings.limits.clone()));
+        let flows = Flows::with_hold(settings.limits.hold_memory);
+        let limits = Arc::new(settings.limits.clone());
         let dictionaries = Arc::new(Dictionaries::read(&settings.dictionaries)?);
         let budget = Budget::new(limits.max_compressed_flows, limits.compression_memory);
         let mut peers = BTreeMap::new();
@@ -165,14 +166,15 @@ impl Proxy {
             let key = peer.key()?;
             let context = SessionContext::new(
                 &name(peer, &key),
-                Permits::new(peer.may_open.iter().cloned()),
+                peer.permits(),
                 Arc::clone(&limits),
                 flows.clone(),
                 (Arc::clone(&dictionaries), &budget),
                 activity.clone(),
             )
             .marked(settings.mark());
-            peers.insert(key, Peer::new(context, peer.standby.as_deref()));
+            let known = Peer::new(context, peer.standby.as_deref(), peer.paths.clone());
+            peers.insert(key, known);
         }
         let mut proxy = Self {
             settings: settings.clone(),
@@ -234,15 +236,17 @@ impl Proxy {
         let mut said = Vec::new();
         for (key, peer) in &*self.peers {
             let wanted = new.peers.iter().find(|wanted| wanted.key().is_ok_and(|wanted| wanted == *key));
-            let permits = wanted.map(|wanted| wanted.may_open.clone()).unwrap_or_default();
-            let (permits, name) = (Permits::new(permits), &peer.context().peer);
+            let permits = wanted.map(PeerSettings::permits).unwrap_or_default();
+            let name = &peer.context().peer;
             if *peer.context().permits() != permits {
                 peer.context().set_permits(permits);
                 said.push(format!("{name} may open something else"));
             }
             if self.settings.listen.is_some() {
                 match wanted {
-                    Some(_) => self.endpoint.allow(*key),
+                    Some(wanted) if wanted.may_come() => self.endpoint.allow(*key),
+                    // A session that this end has dialled goes on.
+                    Some(_) => {}
                     None if self.endpoint.revoke(key) > 0 => said.push(format!("{name} is let in no more")),
                     None => {}
                 }
@@ -360,7 +364,7 @@ impl Proxy {
 
     fn dial(&mut self, resumed: &BTreeSet<PublicKey>) {
         for wanted in &self.settings.peers {
-            let (Some(mut url), Ok(key)) = (wanted.url.clone(), wanted.key()) else { continue };
+            let (Some(mut url), Ok(key)) = (wanted.dials().cloned(), wanted.key()) else { continue };
             let Some(peer) = self.peers.get(&key).cloned() else { continue };
             url.key = Some(key);
             let (endpoint, tell) = (self.endpoint.clone(), self.tell.clone());

@@ -5,15 +5,15 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use whimbrel::{PublicKey, TransportConfig, Url};
+use whimbrel::{LocalPath, PublicKey, TransportConfig, Url};
 use whimbrel_service::{ListenSettings, ServiceSettings};
 
-use crate::compress::Method;
 use crate::intercept::tproxy::{TproxyMistake, TproxySettings};
 use crate::intercept::tun::{TunMistake, TunSettings};
 use crate::intercept::{Forward, Users};
-use crate::policy::{Action, NeverMatches, Permit, Protocol, Rule, Rules};
+use crate::policy::{NeverMatches, Pattern, Permit, Permits, Rule, Rules};
 use crate::relay::Limits;
+use crate::rule_mistake::RuleMistake;
 use crate::text::as_text;
 
 /// The settings of a proxy. In a file, each field is a section, and each peer a `[[peer]]`.
@@ -76,12 +76,34 @@ pub struct PeerSettings {
     /// Its key, if it is not dialled.
     #[serde(default)]
     pub key: Option<PublicKey>,
+    /// Who begins a session with it. Default: this proxy if there is a `url`, and the peer, too, if this proxy listens.
+    #[serde(default)]
+    pub mode: Mode,
+    /// The addresses of this host over which it is reached, with their cost, if only they are to be used. Default: all.
+    #[serde(default, with = "as_text::list")]
+    pub paths: Vec<LocalPath>,
     /// The name of the peer that new flows go to while this one cannot be reached.
     #[serde(default)]
     pub standby: Option<String>,
     /// The targets that it may open here. Default: none.
     #[serde(default, with = "as_text::list")]
     pub may_open: Vec<Permit>,
+    /// Those of these targets that are told whose connection it is, by the PROXY protocol, version 2. Default: none.
+    #[serde(default, with = "as_text::list")]
+    pub proxy_protocol: Vec<Pattern>,
+}
+
+/// Who begins a session with a peer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// Either end.
+    #[default]
+    Both,
+    /// This proxy. The peer is not let in.
+    Active,
+    /// The peer. It is not dialled.
+    Passive,
 }
 
 /// A mistake that no single line has.
@@ -124,22 +146,12 @@ pub enum SettingsError {
         "the peer `{0}` has the standby `{1}`, which is no other peer's name: give another [[peer]] that `name`"
     )]
     NoSuchStandby(String, String),
-    /// A rule would not carry datagrams.
-    #[error("the rule `{0}` has the action `direct`, which is for TCP only: add protocol = \"tcp\"")]
-    DirectDatagrams(String),
-    /// A rule names a dictionary that does not exist.
-    #[error(
-        "the rule `{0}` names the dictionary `{1}`, which there is not: write `{1} = \"FILE\"` under [dictionaries]"
-    )]
-    NoSuchDictionary(String, String),
-    /// A rule has a dictionary for nothing.
-    #[error("the rule `{0}` has a dictionary, which only zstd can use: add compression = \"zstd:3\"")]
-    DictionaryForNothing(String),
-    /// A rule would compress what is not carried.
-    #[error(
-        "the rule `{0}` has a compression, which is for flows that are carried: leave it or the action out"
-    )]
-    CompressesNothing(String),
+    /// A peer can never be there.
+    #[error("the peer `{0}` has the mode `{1}`, {2}")]
+    NeverThere(String, &'static str, &'static str),
+    /// A rule says something that has no effect.
+    #[error(transparent)]
+    Rule(#[from] RuleMistake),
     /// The settings of interception make no sense.
     #[error(transparent)]
     Tproxy(#[from] TproxyMistake),
@@ -157,12 +169,50 @@ pub enum SettingsError {
 impl PeerSettings {
     /// A peer that is dialled.
     pub fn dialled(url: Url) -> Self {
-        Self { name: None, key: url.key, url: Some(url), standby: None, may_open: Vec::new() }
+        Self { key: url.key, url: Some(url), ..Self::unknown() }
     }
 
     /// A peer that is waited for.
     pub fn of_key(key: PublicKey) -> Self {
-        Self { name: None, key: Some(key), url: None, standby: None, may_open: Vec::new() }
+        Self { key: Some(key), ..Self::unknown() }
+    }
+
+    fn unknown() -> Self {
+        Self {
+            name: None,
+            url: None,
+            key: None,
+            mode: Mode::default(),
+            paths: Vec::new(),
+            standby: None,
+            may_open: Vec::new(),
+            proxy_protocol: Vec::new(),
+        }
+    }
+
+    /// Returns where it is dialled, if it is.
+    pub fn dials(&self) -> Option<&Url> {
+        self.url.as_ref().filter(|_| self.mode != Mode::Passive)
+    }
+
+    /// Returns whether it is let in.
+    pub fn may_come(&self) -> bool {
+        self.mode != Mode::Active
+    }
+
+    /// Returns what it may open.
+    pub fn permits(&self) -> Permits {
+        Permits::new(self.may_open.iter().cloned()).introducing(self.proxy_protocol.iter().cloned())
+    }
+
+    fn check(&self, listens: bool) -> Result<(), SettingsError> {
+        let (mode, why) = match self.mode {
+            Mode::Active if self.url.is_none() => ("active", "and no `url` at which to dial it: add one"),
+            Mode::Passive if !listens => ("passive", "and nobody can come in: add a [listen] section"),
+            Mode::Active | Mode::Passive | Mode::Both => return Ok(()),
+        };
+        let name = self.name.clone().unwrap_or_else(|| "without a name".to_owned());
+        Err(SettingsError::NeverThere(name, mode, why))
     }
 
     /// Returns its key.
@@ -181,12 +231,12 @@ impl PeerSettings {
 impl Settings {
     /// Returns the peer that flows go to if no rule names one: the first that is dialled, or the first.
     pub fn first(&self) -> Option<&PeerSettings> {
-        self.peers.iter().find(|peer| peer.url.is_some()).or(self.peers.first())
+        self.peers.iter().find(|peer| peer.dials().is_some()).or(self.peers.first())
     }
 
-    /// Returns the keys of all peers.
+    /// Returns the keys of all peers that are let in.
     pub fn keys(&self) -> BTreeSet<PublicKey> {
-        self.peers.iter().filter_map(|peer| peer.key().ok()).collect()
+        self.peers.iter().filter(|peer| peer.may_come()).filter_map(|peer| peer.key().ok()).collect()
     }
 
     /// Returns the mark of what the proxy sends by itself. With it, its traffic is not intercepted.
@@ -200,7 +250,10 @@ impl Settings {
         let without_permits = |settings: &Self| {
             let mut plain = settings.clone();
             plain.rules.clear();
-            plain.peers.iter_mut().for_each(|peer| peer.may_open.clear());
+            for peer in &mut plain.peers {
+                peer.may_open.clear();
+                peer.proxy_protocol.clear();
+            }
             // Settings can always be written.
             serde_json::to_value(plain).unwrap_or_default()
         };
@@ -230,26 +283,9 @@ impl Settings {
             if let Some(peer) = rule.peer.as_ref().filter(|peer| !peers.contains(peer)) {
                 return Err(SettingsError::NoSuchPeer(rule.name.clone(), peer.clone()));
             }
-            if rule.action == Action::Direct && rule.protocol != Some(Protocol::Tcp) {
-                return Err(SettingsError::DirectDatagrams(rule.name.clone()));
-            }
-            self.check_compression(rule)?;
+            RuleMistake::check(rule, |name| self.dictionaries.contains_key(name))?;
         }
         Ok(())
-    }
-
-    fn check_compression(&self, rule: &Rule) -> Result<(), SettingsError> {
-        if rule.compression.is_some() && rule.action != Action::Carry {
-            return Err(SettingsError::CompressesNothing(rule.name.clone()));
-        }
-        let Some(dictionary) = &rule.dictionary else { return Ok(()) };
-        if !rule.compression.is_some_and(Method::takes_dictionary) {
-            return Err(SettingsError::DictionaryForNothing(rule.name.clone()));
-        }
-        match self.dictionaries.contains_key(dictionary) {
-            true => Ok(()),
-            false => Err(SettingsError::NoSuchDictionary(rule.name.clone(), dictionary.clone())),
-        }
     }
 
     /// Checks what no single line shows.
@@ -263,6 +299,7 @@ impl Settings {
             if !keys.insert(key) {
                 return Err(SettingsError::Twice(key));
             }
+            peer.check(self.listen.is_some())?;
         }
         self.check_names()?;
         Rules::new(self.rules.clone())?;
@@ -277,7 +314,7 @@ impl Settings {
         if comes_in && self.first().is_none() {
             return Err(SettingsError::NowhereToGo);
         }
-        let serves = |peer: &PeerSettings| peer.url.is_some() && !peer.may_open.is_empty();
+        let serves = |peer: &PeerSettings| peer.dials().is_some() && !peer.may_open.is_empty();
         if !comes_in && self.listen.is_none() && !self.peers.iter().any(serves) {
             return Err(SettingsError::Nothing);
         }
@@ -343,7 +380,28 @@ mod tests {
             ),
             (
                 format!("{socks}{peer}[[rule]]\nname = 'r'\naction = 'drop'\ncompression = 'zstd'"),
-                "for flows that are carried",
+                "has `compression`, which is for flows that are carried",
+            ),
+            (format!("{socks}{peer}mode = 'passive'"), "nobody can come in"),
+            (format!("{socks}[[peer]]\nkey = '{key}'\nmode = 'active'"), "no `url` at which to dial it"),
+            (format!("{socks}{peer}paths = ['10.0.0.300']"), "proxy.toml:5:"),
+            (
+                format!("{socks}{peer}[[rule]]\nname = 'r'\ncap = '2 MB'"),
+                "proxy.toml:7:7: `2 MB` is not a rate",
+            ),
+            (format!("{socks}{peer}[[rule]]\nname = 'r'\nservice = 'ux'"), "`ux` is no service"),
+            (format!("{socks}{peer}[[rule]]\nname = 'r'\nby = 'web'"), "`web` is no way in"),
+            (format!("{socks}{peer}[[rule]]\nname = 'r'\ndscp = 64"), "`64` is no DSCP"),
+            (format!("{socks}{peer}[[rule]]\nname = 'r'\ndns = 'cached'"), "cached"),
+            (format!("{socks}{peer}[[rule]]\nname = 'r'\ngather = '1s'"), "at most 100ms"),
+            (format!("{socks}{peer}[[rule]]\nname = 'r'\nby = 'socks'\ndscp = 'ef'"), "can never match"),
+            (
+                format!("{socks}{peer}[[rule]]\nname = 'r'\nprotocol = 'tcp'\nservice = 'ru'"),
+                "has `service`, which is for datagrams",
+            ),
+            (
+                format!("{socks}{peer}[[rule]]\nname = 'r'\naction = 'drop'\ncap = '1mbit'"),
+                "has `cap`, which is for flows that are carried",
             ),
             (format!("{socks}{peer}may_open = ['10.0.0.0/8']"), "proxy.toml:5:"),
             (format!("{socks}{peer}may_opn = []"), "unknown setting `may_opn`"),

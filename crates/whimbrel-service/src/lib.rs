@@ -63,6 +63,7 @@ mod service_options;
 mod service_settings;
 mod signals;
 mod status;
+mod watch;
 mod with_port;
 
 /// The crate whose metrics [`Metrics`] takes, in the version that fits.

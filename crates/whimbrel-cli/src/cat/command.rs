@@ -184,9 +184,9 @@ impl Side {
                 let settings = sources.read()?;
                 leaving.check_key(settings.listen.key.as_deref())?;
                 let Listening { endpoint, url } = settings.listen(paths).await?;
-                let has_file = sources.file().is_some();
                 let more = || serde_json::json!({});
-                let mut service = start("cat listen", &settings.service, has_file, &endpoint, more).await?;
+                let mut service =
+                    start("cat listen", &settings.service, sources.file(), &endpoint, more).await?;
                 let mut reload = Reload::new(sources, settings, &endpoint);
                 note(format_args!("listening {url}"));
                 let accepting = async {

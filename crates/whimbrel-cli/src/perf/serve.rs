@@ -82,9 +82,8 @@ impl ServeCommand {
         let settings = sources.read()?;
         let Listening { endpoint, url } = settings.listen(sources.transport.paths.paths()?).await?;
         let counts = Arc::new(Counts::default());
-        let has_file = sources.file().is_some();
         let mut service =
-            start("perf serve", &settings.service, has_file, &endpoint, counts.status()).await?;
+            start("perf serve", &settings.service, sources.file(), &endpoint, counts.status()).await?;
         let mut reload = Reload::new(sources, settings, &endpoint);
         print_line(format_args!("listening {url}"))?;
         let activity = service.activity();

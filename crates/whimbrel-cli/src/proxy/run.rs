@@ -92,7 +92,7 @@ impl RunCommand {
             proxy.go_on(std::mem::take(&mut parcel));
             let Some(other) = self.until_over(&mut service, &mut proxy).await else {
                 tokio::select! {
-                    _ = proxy.drain(STOP_PATIENCE) => {}
+                    _ = proxy.drain(settings.limits.drain) => {}
                     // A second signal: at once.
                     _ = service.next() => {}
                 }
@@ -123,8 +123,8 @@ impl RunCommand {
         let status: Arc<OnceLock<ProxyStatus>> = Arc::default();
         let shown = Arc::clone(&status);
         let more = move || shown.get().map_or(serde_json::Value::Null, ProxyStatus::shown);
-        let has_file = self.sources.config.is_some();
-        let service = monitor::start("proxy", &settings.service, has_file, &endpoint, more).await?;
+        let file = self.sources.config.as_deref();
+        let service = monitor::start("proxy", &settings.service, file, &endpoint, more).await?;
         let proxy = Proxy::prepare(settings, &endpoint, service.activity(), note, parcel).await?;
         proxy.register(service.metrics());
         drop(status.set(proxy.status()));

@@ -15,6 +15,7 @@ use super::paused::Paused;
 use super::restart::Restart;
 use super::unpack::{Position, Unpacker};
 use crate::flow::{Broken, Channel};
+use crate::protocol::Cap;
 
 /// How often pieces without bytes for the program are read in one poll before others have a turn.
 const TURNS: usize = 16;
@@ -216,6 +217,10 @@ impl<C: Channel> Channel for Compressed<C> {
 
     fn set_priority(&mut self, priority: Option<u8>) {
         self.inner.set_priority(priority);
+    }
+
+    fn set_cap(&mut self, cap: Option<Cap>) {
+        self.inner.set_cap(cap);
     }
 
     fn finish(&mut self) {

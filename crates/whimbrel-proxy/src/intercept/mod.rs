@@ -2,9 +2,11 @@
 //! interface.
 
 mod accept;
+mod dns;
 mod forward;
 mod http_connect;
 mod ingress;
+mod interface;
 #[cfg(target_os = "linux")]
 mod kernel;
 mod ruling;

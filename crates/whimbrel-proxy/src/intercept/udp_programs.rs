@@ -12,7 +12,7 @@ use tokio::time::interval;
 
 use super::ingress::Ingress;
 use super::udp_program::UdpProgram;
-use crate::policy::{Action, Protocol, is_special};
+use crate::policy::{Action, Dscp, Protocol, is_special};
 use crate::protocol::{Host, Target};
 use crate::relay::{FlowRecord, Reply, replies};
 
@@ -32,8 +32,8 @@ pub(super) trait Outlet: Send + Sync + 'static {
     fn refuse(&self, program: SocketAddr, target: SocketAddr);
 }
 
-/// Where a datagram was sent to, and what it says.
-type Sent = (SocketAddr, Bytes);
+/// Where a datagram was sent to, its payload, and its DSCP if that is known.
+type Sent = (SocketAddr, Bytes, Option<Dscp>);
 
 /// The programs.
 #[derive(Debug)]
@@ -58,14 +58,14 @@ impl<O: Outlet> UdpPrograms<O> {
     }
 
     /// Takes a datagram.
-    pub(super) fn take(&mut self, from: SocketAddr, target: SocketAddr, payload: Bytes) {
+    pub(super) fn take(&mut self, from: SocketAddr, (target, payload, dscp): Sent) {
         if self.all.get(&from).is_none_or(mpsc::Sender::is_closed) {
             let (send, sent) = mpsc::channel(WAITING);
             self.tasks.spawn(Arc::clone(&self.shared).serve(from, sent));
             self.all.insert(from, send);
         }
         // A full queue loses the datagram.
-        self.all.get(&from).map(|program| program.try_send((target, payload)));
+        self.all.get(&from).map(|program| program.try_send((target, payload, dscp)));
     }
 
     /// Forgets programs that are idle.
@@ -80,7 +80,7 @@ impl<O: Outlet> Shared<O> {
     async fn serve(self: Arc<Self>, from: SocketAddr, mut sent: mpsc::Receiver<Sent>) {
         // Messages between proxies have no scope of a link.
         let address = SocketAddr::new(from.ip(), from.port());
-        let record = FlowRecord::new(Protocol::Udp, "".into()).of(Some(address));
+        let record = FlowRecord::new(Protocol::Udp, "".into()).of(Some(address)).from(self.ingress.origin());
         let limits = self.ingress.limits();
         let Some(running) = self.ingress.flows().add(record, limits.max_flows) else { return };
         let (send, mut replies) = replies();
@@ -89,9 +89,9 @@ impl<O: Outlet> Shared<O> {
         loop {
             tokio::select! {
                 datagram = sent.recv() => {
-                    let Some((target, payload)) = datagram else { return };
+                    let Some((target, payload, dscp)) = datagram else { return };
                     active = Instant::now();
-                    let (action, saved) = program.send(target.into(), &payload);
+                    let (action, saved) = program.send_with(target.into(), &payload, dscp);
                     running.record.save(saved, 0);
                     match action {
                         Action::Carry => running.record.count(payload.len() as u64, 0),

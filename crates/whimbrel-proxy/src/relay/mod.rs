@@ -1,5 +1,7 @@
 //! Sockets, streams and sessions: the thin shell around [`flow`](crate::flow).
 
+mod bond;
+mod caps;
 mod carrier;
 mod channel;
 mod connect;
@@ -7,6 +9,7 @@ mod dictionaries;
 mod direct;
 mod far;
 mod hand_over;
+mod introduce;
 mod limits;
 mod mark;
 mod metrics;
@@ -27,6 +30,7 @@ mod totals;
 mod udp;
 mod wish;
 
+pub(crate) use caps::cap_of;
 pub(crate) use channel::Saved;
 pub use dictionaries::{Dictionaries, DictionaryError};
 pub(crate) use direct::DirectFlow;
@@ -41,5 +45,5 @@ pub use record::{FlowRecord, Flows};
 pub use session::{Session, SessionContext};
 pub(crate) use socket::{Socket, Userspace, drop_front};
 pub(crate) use steering::Steering;
+pub(crate) use udp::{LONGEST_GATHER, Reply, replies};
 pub use udp::{Program, Programs};
-pub(crate) use udp::{Reply, replies};

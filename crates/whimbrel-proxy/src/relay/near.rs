@@ -1,10 +1,12 @@
 //! The near end of a TCP flow: it opens the stream and waits for the answer.
 
 use std::future::poll_fn;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use whimbrel::Mocket;
 
+use super::bond::Bond;
 use super::carrier::Carrier;
 use super::channel::StreamChannel;
 use super::hand_over::hand_over;
@@ -86,12 +88,13 @@ impl Opened {
         running: Running,
         wish: Option<Wish>,
         restarts: &Restarts,
+        bond: &Arc<Bond>,
     ) -> Result<Self, Refused> {
         let mut said = opening.clone();
         said.manner.compression = said.manner.compression.filter(|_| wish.is_some());
         let opened = mocket.open_stream_with(said.to_bytes()).await;
         let stream = opened.map_err(|_| Refused::NoSession)?;
-        let channel = StreamChannel::opened(mocket.clone(), stream, opening.manner.priority);
+        let channel = StreamChannel::opened(mocket.clone(), stream, opening.manner, bond);
         Ok(Self { channel, running, wish, restarts: restarts.clone(), is_answered: false })
     }
 

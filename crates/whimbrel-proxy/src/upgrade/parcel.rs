@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use whimbrel::PublicKey;
 
 use crate::flow::InHand;
+use crate::policy::Origin;
 use crate::relay::{FlowRecord, Saved};
 
 /// Everything that a proxy hands over.
@@ -74,6 +75,8 @@ pub(crate) struct FlowNote {
     pub(crate) target: String,
     pub(crate) program: Option<SocketAddr>,
     pub(crate) rule: Option<String>,
+    #[serde(default)]
+    pub(crate) origin: Origin,
     pub(crate) age: Duration,
 }
 
@@ -85,6 +88,7 @@ impl FlowNote {
             target: record.target.clone(),
             program: record.program,
             rule: record.rule.clone(),
+            origin: record.origin.clone(),
             age: record.age(),
         }
     }

@@ -2,8 +2,10 @@
 //! streams in memory, once over the simulated transport.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod half;
 mod pipes;
 mod talker;
+mod wire;
 mod world;
 
 use std::task::{Context, Poll, Waker};

@@ -8,9 +8,10 @@ use bytes::Bytes;
 use tokio::time::sleep;
 
 use super::held::{Held, Pair, Verdict};
+use super::seen::Seen;
 use super::segment::Refusal;
 use crate::intercept::ingress::{Ingress, Way};
-use crate::policy::{Accept, Action, Key, Protocol};
+use crate::policy::{Accept, Action, Dscp, Protocol};
 use crate::protocol::Outcome;
 use crate::relay::{Refused, Socket};
 
@@ -22,6 +23,8 @@ const LOOK: Duration = Duration::from_secs(1);
 pub(in crate::intercept) struct Gate {
     ingress: Ingress,
     held: Mutex<Held<Way>>,
+    /// The DSCPs of connections that are to be opened or accepted.
+    seen: Seen,
 }
 
 /// What becomes of a SYN that was held, as it came.
@@ -36,19 +39,26 @@ pub(in crate::intercept) enum Answer {
 impl Gate {
     /// A gate for connections that go where the rules say.
     pub(in crate::intercept) fn new(ingress: Ingress) -> Self {
-        Self { ingress, held: Mutex::default() }
+        Self { ingress, held: Mutex::default(), seen: Seen::default() }
     }
 
-    /// Takes a SYN.
-    pub(in crate::intercept) fn on_syn(&self, pair: Pair, syn: &[u8]) -> Verdict {
-        let key = Key { protocol: Protocol::Tcp, target: pair.target.into(), source: pair.program };
-        let decision = self.ingress.rules().decide(&key);
+    /// Takes a SYN, and its DSCP if that is known.
+    pub(in crate::intercept) fn on_syn(&self, pair: Pair, syn: &[u8], dscp: Option<Dscp>) -> Verdict {
+        let rules = self.ingress.rules();
+        let key = self.ingress.with_dscp(dscp).key(Protocol::Tcp, pair.target.into(), pair.program);
+        let decision = rules.decide(&key);
         if decision.action == Action::Drop {
+            self.ingress.log(&decision, &key);
             return Verdict::Nothing;
         }
         // What is rejected is not accepted first.
         let waits = decision.accept != Some(Accept::Early) || decision.action == Action::Reject;
-        self.lock().on_syn(pair, syn, waits, Instant::now())
+        let verdict = self.lock().on_syn(pair, syn, waits, Instant::now());
+        let begins = verdict == Verdict::Open || verdict == Verdict::HandBack && !waits;
+        if let Some(dscp) = dscp.filter(|_| begins && rules.asks().dscp) {
+            self.seen.on_syn(pair, dscp, Instant::now());
+        }
+        verdict
     }
 
     /// Opens a connection at the far end, whose SYN waits. `None`: the program hears nothing.
@@ -58,7 +68,8 @@ impl Gate {
                 sleep(LOOK).await;
             }
         };
-        match self.ingress.open(&pair.target.into(), pair.program, Bytes::new(), gone).await {
+        let ingress = self.ingress.with_dscp(self.seen.take(pair));
+        match ingress.open(&pair.target.into(), pair.program, Bytes::new(), gone).await {
             Ok((way, _)) => self.lock().on_connected(pair, way, Instant::now()).map(Answer::HandBack),
             Err(refused) => {
                 let syn = self.lock().on_refused(pair)?;
@@ -72,7 +83,10 @@ impl Gate {
         let way = self.lock().take(pair, Instant::now());
         match way {
             Some(way) => self.ingress.run(way, program).await,
-            None => self.ingress.carry(&pair.target.into(), pair.program, program).await,
+            None => {
+                let ingress = self.ingress.with_dscp(self.seen.take(pair));
+                ingress.carry(&pair.target.into(), pair.program, program).await;
+            }
         }
     }
 

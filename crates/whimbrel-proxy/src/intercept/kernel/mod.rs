@@ -11,6 +11,7 @@ mod names;
 mod program;
 mod rights;
 mod routes;
+mod seen;
 mod segment;
 
 pub use error::KernelError;
@@ -24,4 +25,4 @@ pub(super) use names::Names;
 pub(super) use program::{Program, first_line};
 pub(super) use rights::check_rights;
 pub(super) use routes::{PROTOCOL, Routes, families};
-pub(super) use segment::{Refusal, datagram, datagram_refusal, refusal, stray_reset, syn};
+pub(super) use segment::{Refusal, datagram, datagram_refusal, dscp, refusal, stray_reset, syn};

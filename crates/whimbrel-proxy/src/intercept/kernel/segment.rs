@@ -10,6 +10,7 @@ use etherparse::{
 };
 
 use super::held::Pair;
+use crate::policy::Dscp;
 
 /// How far what we write may travel.
 const TTL: u8 = 64;
@@ -36,6 +37,16 @@ pub(in crate::intercept) enum Refusal {
 pub(in crate::intercept) fn syn(packet: &[u8]) -> Option<Pair> {
     let (pair, tcp) = parse(packet)?;
     (tcp.syn() && !tcp.ack() && !tcp.rst() && !tcp.fin()).then_some(pair)
+}
+
+/// Returns the DSCP of a packet.
+pub(in crate::intercept) fn dscp(packet: &[u8]) -> Option<Dscp> {
+    let [first, second, ..] = packet else { return None };
+    match first >> 4 {
+        4 => Some(Dscp::of_traffic_class(*second)),
+        6 => Some(Dscp::of_traffic_class(first << 4 | second >> 4)),
+        _ => None,
+    }
 }
 
 fn parse(packet: &[u8]) -> Option<(Pair, TcpSlice<'_>)> {

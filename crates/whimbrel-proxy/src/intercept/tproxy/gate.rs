@@ -11,7 +11,7 @@ use tokio::time::{interval, sleep};
 use super::tun::Tun;
 use crate::intercept::accept::{Accepted, accept};
 use crate::intercept::ingress::Ingress;
-use crate::intercept::kernel::{self, Answer, Pair, Verdict, refusal, syn};
+use crate::intercept::kernel::{self, Answer, Pair, Verdict, dscp, refusal, syn};
 
 /// How often what has had its time is forgotten.
 const LOOK: Duration = Duration::from_secs(1);
@@ -62,7 +62,7 @@ impl Gate {
     fn on_packet(&self, packet: &[u8]) -> Option<Pair> {
         // The kernel says other things there, too, such as looking for routers.
         let pair = syn(packet)?;
-        match self.gate.on_syn(pair, packet) {
+        match self.gate.on_syn(pair, packet, dscp(packet)) {
             Verdict::Open => return Some(pair),
             Verdict::HandBack => self.tun.write(packet),
             Verdict::Nothing => {}

@@ -19,6 +19,7 @@ use super::tun::Tun;
 use super::udp::Datagrams;
 use crate::intercept::ingress::Ingress;
 use crate::intercept::kernel::{Instance, Names, Program, Routes, check_forwarding, has_ipv6, remove_dead};
+use crate::policy::WayIn;
 
 /// The pause before a table is made again that somebody took away.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -82,6 +83,7 @@ impl Interception {
         tell: T,
     ) -> impl Future<Output = ()> + Send + use<T> {
         let (sockets, reply) = (self.sockets.take(), self.ruleset.names.reply());
+        let ingress = ingress.by(WayIn::Tproxy);
         let (table, ruleset) = (Arc::clone(&self.table), self.ruleset.clone());
         async move {
             let mut tasks = JoinSet::new();

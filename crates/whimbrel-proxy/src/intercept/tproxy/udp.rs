@@ -51,8 +51,8 @@ impl Datagrams {
                 }
             };
             match received {
-                Ok((length, from, target)) if Some(target) != socket.local_addr().ok() => {
-                    programs.take(from, target, Bytes::copy_from_slice(&buffer[..length]));
+                Ok((length, from, target, dscp)) if Some(target) != socket.local_addr().ok() => {
+                    programs.take(from, (target, Bytes::copy_from_slice(&buffer[..length]), dscp));
                 }
                 // Somebody sent to the port itself, or the kernel did not say where it was sent to.
                 Ok(_) => {}
@@ -75,6 +75,6 @@ impl Outlet for Arc<Datagrams> {
     }
 }
 
-async fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr, SocketAddr)> {
+async fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> io::Result<sockets::Received> {
     socket.async_io(tokio::io::Interest::READABLE, || sockets::receive(socket, buffer)).await
 }

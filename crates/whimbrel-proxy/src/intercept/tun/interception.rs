@@ -25,6 +25,7 @@ use crate::intercept::kernel::{
     remove_dead,
 };
 use crate::intercept::udp_programs::UdpPrograms;
+use crate::policy::WayIn;
 
 /// How often idle programs are forgotten.
 const LOOK: Duration = Duration::from_secs(5);
@@ -64,6 +65,7 @@ impl TunInterception {
     /// The process has no right to, something is missing or taken, or the kernel does not forward. Nothing is left then.
     pub fn start(settings: &TunSettings, ingress: Ingress) -> Result<Self, TunError> {
         check_rights()?;
+        let ingress = ingress.by(WayIn::Tun);
         let has_ipv6 = has_ipv6();
         remove_dead()?;
         check_forwarding(&settings.interfaces)?;
@@ -131,7 +133,9 @@ impl Service {
                     let (gate, tcp, device) = (Arc::clone(&gate), tcp.clone(), Arc::clone(&device));
                     opening.spawn(open(gate, tcp, device, pair));
                 }
-                Some(Sent { program, target, payload }) = datagrams.recv() => programs.take(program, target, payload),
+                Some(Sent { program, target, payload, dscp }) = datagrams.recv() => {
+                    programs.take(program, (target, payload, dscp));
+                }
                 _ = look.tick() => programs.expire(),
                 _ = &mut gone, if is_there => {
                     is_there = false;

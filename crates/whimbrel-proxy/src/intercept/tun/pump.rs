@@ -14,7 +14,8 @@ use super::packet::{Ends, Head, UDP};
 use super::stack::Tcp;
 use super::udp;
 use super::virtio::{LENGTH, Undone};
-use crate::intercept::kernel::{Gate, Pair, Refusal, Verdict, refusal, stray_reset};
+use crate::intercept::kernel::{Gate, Pair, Refusal, Verdict, dscp, refusal, stray_reset};
+use crate::policy::Dscp;
 
 /// How often what has had its time is forgotten.
 const LOOK: Duration = Duration::from_secs(1);
@@ -31,6 +32,7 @@ pub(super) struct Sent {
     pub(super) program: SocketAddr,
     pub(super) target: SocketAddr,
     pub(super) payload: Bytes,
+    pub(super) dscp: Option<Dscp>,
 }
 
 /// What comes out of the pump, for those who serve programs. Dropping it has the pump refuse connections.
@@ -94,21 +96,23 @@ impl Pump {
             match head.fragment {
                 Some(_) => {
                     let whole = self.fragments.add(&head, packet, Instant::now())?;
-                    self.on_datagrams(udp::parse(&head, &whole, undone.is_trusted, None)?);
+                    let dscp = dscp(packet);
+                    self.on_datagrams(udp::parse(&head, &whole, undone.is_trusted, None)?, dscp);
                 }
                 None => {
-                    let payload = packet.get(head.payload..head.end)?;
-                    self.on_datagrams(udp::parse(&head, payload, undone.is_trusted, undone.datagrams)?);
+                    let (payload, dscp) = (packet.get(head.payload..head.end)?, dscp(packet));
+                    let parsed = udp::parse(&head, payload, undone.is_trusted, undone.datagrams)?;
+                    self.on_datagrams(parsed, dscp);
                 }
             }
         }
         Some(())
     }
 
-    fn on_datagrams(&self, (ends, payloads): (Ends, Vec<Bytes>)) {
+    fn on_datagrams(&self, (ends, payloads): (Ends, Vec<Bytes>), dscp: Option<Dscp>) {
         for payload in payloads {
             // A full queue loses the datagram.
-            let sent = Sent { program: ends.source, target: ends.destination, payload };
+            let sent = Sent { program: ends.source, target: ends.destination, payload, dscp };
             self.datagrams.try_send(sent).ok();
         }
     }
@@ -127,7 +131,7 @@ impl Pump {
             let reset = refusal(&buffer[LENGTH..], Refusal::Reset);
             return reset.iter().for_each(|reset| self.device.write_bare(reset));
         }
-        match self.gate.on_syn(pair, buffer) {
+        match self.gate.on_syn(pair, buffer, dscp(&buffer[LENGTH..])) {
             Verdict::Open => drop(self.openings.send(pair)),
             Verdict::HandBack => self.tcp.hand_back(buffer.to_vec(), pair, true),
             Verdict::Nothing => {}
