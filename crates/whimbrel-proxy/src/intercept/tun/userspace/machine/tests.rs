@@ -134,6 +134,26 @@ fn regression_an_idle_connection_stays() {
 }
 
 #[test]
+fn regression_what_is_read_late_is_still_there() {
+    for first in [0, 1] {
+        let mut pair = Pair::new(TARGET, PROGRAM, 1, 0.0);
+        pair.step();
+        for end in [first, 1 - first] {
+            assert_eq!(pair.ends[end].write(b"the last words"), Some(14));
+            pair.ends[end].finish();
+            pair.step();
+        }
+        while !pair.ends.iter().all(Machine::is_closed) {
+            pair.step();
+        }
+        for end in &mut pair.ends {
+            assert_eq!(end.read(), Read::Bytes(Bytes::from_static(b"the last words")));
+            assert_eq!(end.read(), Read::End);
+        }
+    }
+}
+
+#[test]
 fn a_program_that_is_gone_is_given_up() {
     let mut pair = Pair::new(TARGET, PROGRAM, 1, 0.0);
     pair.step();
@@ -150,11 +170,22 @@ fn a_reader_that_stalls_stops_the_writer() {
     let mut pair = Pair::new(TARGET, PROGRAM, 1, 0.0);
     pair.step();
     let mut taken = 0;
-    for _ in 0..100 {
+    // For many minutes.
+    for _ in 0..60 {
         taken += pair.ends[0].write(&[7; BUFFER]).unwrap();
         pair.step();
     }
     assert!(taken <= 2 * BUFFER, "{taken} bytes wait");
+    assert!(pair.now > 2 * UNACKNOWLEDGED, "a program that stalls is not given up: {:?}", pair.now);
+    // It reads again, and everything is there.
+    let mut read = 0;
+    while read < taken {
+        match pair.ends[1].read() {
+            Read::Bytes(bytes) => read += bytes.len(),
+            Read::Nothing => pair.step(),
+            other => panic!("{other:?} after {read} bytes"),
+        }
+    }
 }
 
 proptest! {
