@@ -18,6 +18,8 @@ const BUFFER: usize = 128 * 1024;
 const MTU: usize = 16 * 1024;
 /// How long a program may leave bytes unacknowledged before its connection is given up.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(120);
+/// How often a program is asked whether it is there, and has room, while bytes wait for it and nothing else is due.
+const ASKED: Duration = Duration::from_secs(10);
 
 /// The machine.
 pub(super) struct Machine {
@@ -25,6 +27,9 @@ pub(super) struct Machine {
     sockets: SocketSet<'static>,
     socket: SocketHandle,
     link: Link,
+    /// What was not read before both directions had ended.
+    rest: VecDeque<Bytes>,
+    has_ended: bool,
     is_aborted: bool,
     was_reset: bool,
 }
@@ -70,7 +75,8 @@ impl Machine {
         socket.set_nagle_enabled(false);
         let mut sockets = SocketSet::new(Vec::with_capacity(1));
         let socket = sockets.add(socket);
-        Some(Self { interface, sockets, socket, link, is_aborted: false, was_reset: false })
+        let (rest, has_ended) = (VecDeque::new(), false);
+        Some(Self { interface, sockets, socket, link, rest, has_ended, is_aborted: false, was_reset: false })
     }
 
     /// Takes a packet of the program, which `advance` then looks at.
@@ -81,10 +87,19 @@ impl Machine {
     /// Does what is due.
     pub(super) fn advance(&mut self, now: Duration) {
         let before = self.state();
-        // It holds for any silence, and one without anything to acknowledge may last.
+        // It would hold for any silence, and one without anything to acknowledge may last.
         let waits = self.socket_mut().send_queue() > 0;
         self.socket_mut().set_timeout(waits.then(|| UNACKNOWLEDGED.into()));
+        if !waits {
+            self.socket_mut().set_keep_alive(None);
+        }
         self.interface.poll(instant(now), &mut self.link, &mut self.sockets);
+        // Probes of a window that was closed end after a while.
+        let waits = self.socket_mut().send_queue() > 0;
+        if waits && self.due(now).is_none_or(|due| due > now + ASKED) {
+            self.socket_mut().set_keep_alive(Some(ASKED.into()));
+        }
+        self.keep_rest();
         // From these it is over as both ends wanted.
         let is_regular = matches!(
             before,
@@ -108,6 +123,28 @@ impl Machine {
 
     /// Reads what the program has sent. `advance` then tells it of the room.
     pub(super) fn read(&mut self) -> Read {
+        match self.rest.pop_front() {
+            Some(bytes) => Read::Bytes(bytes),
+            None if self.has_ended => Read::End,
+            None => self.receive(),
+        }
+    }
+
+    /// Once both directions have ended, the socket forgets after a while what was not read.
+    fn keep_rest(&mut self) {
+        if !matches!(self.state(), State::LastAck | State::Closing | State::TimeWait | State::Closed) {
+            return;
+        }
+        while !self.has_ended {
+            match self.receive() {
+                Read::Bytes(bytes) => self.rest.push_back(bytes),
+                Read::End => self.has_ended = true,
+                Read::Nothing | Read::Reset => return,
+            }
+        }
+    }
+
+    fn receive(&mut self) -> Read {
         match self.socket_mut().recv(|bytes| (bytes.len(), Bytes::copy_from_slice(bytes))) {
             Ok(bytes) if bytes.is_empty() => Read::Nothing,
             Ok(bytes) => Read::Bytes(bytes),
