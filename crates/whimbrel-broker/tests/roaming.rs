@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use whimbrel_broker::buffer::{
-    Channel, ChannelSettings, GapAnswer, PartitionSettings, Picks, Published, Reach, Received, Refusal, Size,
+    Channel, ChannelSettings, GapAnswer, GapRequest, PartitionSettings, Picks, Published, Reach, Received,
+    Refusal, Size,
 };
 use whimbrel_broker::roaming::{From, Read, Reader, Recover, Slow, Wanted, Wish};
 use whimbrel_broker::{Now, Time};
@@ -468,4 +469,27 @@ fn regression_covers_asked_for_too_early_do_not_hide_last_values() {
         matches!(&told[..], [Told::Delivery(delivery), Told::Covers(_)] if delivery.retained),
         "{told:?}"
     );
+}
+
+#[test]
+fn settings_and_questions_without_sense_break_nothing() {
+    let size = Size { messages: 0, ..Size::default() };
+    let nothing = vec![PartitionSettings { size, ..PartitionSettings::default() }];
+    for partitions in [Vec::new(), nothing] {
+        let settings = ChannelSettings {
+            partitions,
+            unknown_after: Duration::ZERO,
+            ..ChannelSettings::new(ChannelId(0))
+        };
+        let mut channel = Channel::new(settings, OWN, Time::ZERO);
+        publish(&mut channel, &[1, 2, 3], 0.0);
+        let range = |first, last| Range { first, last };
+        let ranges = vec![range(0, u64::MAX), range(3, 1), range(0, 0), range(u64::MAX, 0), range(2, 2)];
+        let answer =
+            channel.answer(&GapRequest { to: OWN.broker, origin: OWN, ranges: ranges.clone() }, at(0.0));
+        assert!(answer.messages.iter().all(|(stamp, ..)| (1..=3).contains(&stamp.sequence)));
+        let answer = GapAnswer { by: OTHER, messages: Vec::new(), gone: ranges.clone(), absent: ranges };
+        channel.handle_denials(OWN, &answer, at(1.0));
+        assert_eq!(channel.heads(), [(OWN, 3)]);
+    }
 }

@@ -11,7 +11,7 @@ use super::origins::Origins;
 use super::partition::Partition;
 use super::slots::Slots;
 use super::tally::MOST_PARTITIONS;
-use super::{ChannelSettings, Entry, LogIndex, OriginLog, Retained, Slot, SlotId};
+use super::{ChannelSettings, Entry, LogIndex, OriginLog, PartitionSettings, Retained, Slot, SlotId};
 use crate::Time;
 use crate::mutants::{Mutant, planted};
 
@@ -50,12 +50,15 @@ pub struct Figures {
 }
 
 impl Channel {
-    /// An empty channel. `own` is this run of this broker, with a new random epoch. At most 250 partitions are used.
+    /// An empty channel. `own` is this run of this broker, with a new random epoch. At most 250 partitions are used, and one if none is given.
     pub fn new(settings: ChannelSettings, own: Origin, now: Time) -> Self {
         let own = if planted(Mutant::EpochReused) { Origin { epoch: 1, ..own } } else { own };
         let log = OriginLog::new(own, &settings, now);
         let partitions = settings.partitions.iter().take(MOST_PARTITIONS).cloned().map(Partition::new);
-        let partitions: Vec<_> = partitions.collect();
+        let mut partitions: Vec<_> = partitions.collect();
+        if partitions.is_empty() {
+            partitions.push(Partition::new(PartitionSettings::default()));
+        }
         Self {
             own,
             origins: Origins::new(log),

@@ -23,18 +23,22 @@ impl Reader {
         {
             return Verdict::Unwanted;
         }
+        let takes_all = matches!(self.recover, Recover::First | Recover::Beside) && self.slow == Slow::Wait;
+        if takes_all || !self.passes_over(channel, slot, recovered, now) {
+            return Verdict::Wanted;
+        }
+        Verdict::Superseded
+    }
+
+    /// Whether the subscription's own policy passes over a message that matches.
+    fn passes_over(&self, channel: &Channel, slot: &Slot, recovered: bool, now: Time) -> bool {
         let is_old = match self.recover {
             Recover::MaxAge(most) => recovered && slot.age(now) > most,
             _ => false,
         };
+        let is_dropped = slot.arrival() < self.dropping_until && !recovered;
         let by_key = self.slow == Slow::ReplaceByKey || recovered && self.recover == Recover::NewestPerKey;
-        if is_old
-            || slot.arrival() < self.dropping_until && !recovered
-            || by_key && self.is_replaced(channel, slot, now)
-        {
-            return Verdict::Superseded;
-        }
-        Verdict::Wanted
+        is_old || is_dropped || by_key && self.is_replaced(channel, slot, now)
     }
 
     /// Whether a newer message with the same topic and key is held that the subscription wants, too.

@@ -87,10 +87,12 @@ impl Reader {
     /// Reads on, looking at no more than `steps` arrivals. Without `may_recover` only what is new is read.
     pub fn read(&mut self, channel: &Channel, now: Time, may_recover: bool, steps: &mut u32) -> Read {
         loop {
-            if let Some(told) = self.notices.pop_front() {
+            if !self.notices.is_empty()
+                && let Some(told) = self.notices.pop_front()
+            {
                 return Read::Told(told);
             }
-            if self.is_too_slow(channel) {
+            if self.slow != Slow::Wait && self.is_too_slow(channel) {
                 return Read::TooSlow;
             }
             if *steps == 0 {
