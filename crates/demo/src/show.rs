@@ -13,7 +13,7 @@ use crate::scale::Scale;
 use crate::screen::Screen;
 use crate::{file, positions, proxy, rebinding, urgent};
 
-/// What is shown.
+/// A part of the show.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
     /// The transport: a file, positions, urgent messages, a change of address.

@@ -1,3 +1,15 @@
 //! The broker: semi-durable publish/subscribe for subscribers that roam.
 
 #![warn(missing_debug_implementations)]
+
+pub mod buffer;
+pub mod matching;
+#[cfg(feature = "mutants")]
+pub mod mutants;
+#[cfg(not(feature = "mutants"))]
+mod mutants;
+pub mod roaming;
+pub mod selector;
+mod time;
+
+pub use time::{Now, Time};

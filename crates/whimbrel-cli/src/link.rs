@@ -58,7 +58,7 @@ macro_rules! setting {
     };
 }
 
-const SETTINGS: [Setting; 13] = [
+const SETTINGS: [Setting; 15] = [
     setting!(
         "rate",
         "RATE",
@@ -74,7 +74,7 @@ const SETTINGS: [Setting; 13] = [
     setting!(
         "loss",
         "LOSS",
-        "Packets lost after the bottleneck: 5%, or in bursts ge:GOOD/BAD[/LOSS-IN-BAD] [default: none]"
+        "Packets lost after the bottleneck: 5%, or in bursts of random length ge:GOOD/BAD[/LOSS-IN-BAD], or by the clock clock:EVERY/LENGTH[/LOSS-IN-BURST] [default: none]"
     ),
     setting!(
         "jitter",
@@ -87,7 +87,21 @@ const SETTINGS: [Setting; 13] = [
         "When nothing gets through: `5s on 2s off`, `exp:60s/5s` (mean times), `at 10s for 5s + at 30s for 1s` [default: never]"
     ),
     setting!("reorder", "PROBABILITY", "Packets that are held back and overtaken: 1% [default: 0%]"),
-    setting!("reorder-by", "TIME", "How long they are held back [default: 10ms]"),
+    setting!(
+        "reorder-by",
+        "TIME",
+        "How long they are held back: 10ms, or drawn from a range 0ms..50ms [default: 10ms]"
+    ),
+    setting!(
+        "hold",
+        "WHEN",
+        "When what would arrive is held back, until the end of that time: `150ms every 1.2s` [default: never]"
+    ),
+    setting!(
+        "police",
+        "RATE/BYTES",
+        "Drop what exceeds a rate, without a queue; so many bytes may come at once: 4mbit/32kb [default: none]"
+    ),
     setting!("duplicate", "PROBABILITY", "Packets that arrive twice: 1% [default: 0%]"),
     setting!("corrupt", "PROBABILITY", "Packets of which a byte is changed: 0.1% [default: 0%]"),
     setting!("mtu", "BYTES", "The largest IP packet; larger ones are dropped: 1400 [default: any]"),

@@ -1,7 +1,7 @@
 //! Options to monitor and control a long-running command.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use whimbrel::Endpoint;
@@ -44,19 +44,20 @@ impl MonitorOptions {
 }
 
 /// Starts the interfaces of a command that runs with these settings, and tells systemd that it is ready. SIGHUP is
-/// listened for if there is a configuration to read again.
+/// listened for if there is a configuration `file` to read again.
 ///
 /// # Errors
 /// A socket or file cannot be created.
 pub(crate) async fn start(
     name: &str,
     settings: &ServiceSettings,
-    has_file: bool,
+    file: Option<&Path>,
     endpoint: &Endpoint,
     more: impl Fn() -> serde_json::Value + Send + Sync + 'static,
 ) -> anyhow::Result<Service> {
     let mut options = settings.clone().options(name).version(env!("CARGO_PKG_VERSION"));
-    options.reload_on_hangup = has_file;
+    options.reload_on_hangup = file.is_some();
+    options.watch = file.filter(|_| settings.watch).map(Path::to_owned);
     let service = Service::start(options, endpoint, more).await?;
     if let Some(address) = service.metrics_address() {
         note(format_args!("metrics on http://{address}/metrics"));

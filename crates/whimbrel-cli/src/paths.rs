@@ -23,8 +23,8 @@ pub(crate) struct PathOptions {
     /// every path (redundant) [default: aggregate].
     #[arg(long, value_name = "primary|aggregate|redundant")]
     scheduler: Option<Scheduling>,
-    /// What the cost of a path means: nothing (ignore); dearer paths wait until cheaper ones fail (cheap-first); or they do that, and paths
-    /// that cost more than N carry nothing at all (never-above=N) [default: cheap-first].
+    /// How the cost of a path counts. It does not (ignore); dearer paths wait until cheaper ones fail (cheap-first); or, besides that,
+    /// paths that cost more than N carry nothing at all (never-above=N) [default: cheap-first].
     #[arg(long, value_name = "ignore|cheap-first|never-above=N", value_parser = cost_policy)]
     cost_policy: Option<CostPolicy>,
     /// How the primary path is chosen: by loss and round trip (loss-and-rtt), or as the path on which most arrives (most-received)

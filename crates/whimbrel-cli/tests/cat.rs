@@ -172,7 +172,7 @@ fn a_peer_out_of_reach_is_told_without_a_terminal_too() {
     while !said.contains("the peer is out of reach") {
         assert!(errors.read_line(&mut said).unwrap() > 0, "{said}");
     }
-    assert!(killed.elapsed() < Duration::from_secs(10), "{:?}", killed.elapsed());
+    assert!(killed.elapsed() < Duration::from_secs(25), "{:?}", killed.elapsed());
     client.kill().unwrap();
     client.wait().unwrap();
 }

@@ -202,7 +202,7 @@ fn systemd_is_told() {
     for _ in 0..5 {
         assert_eq!(hear().trim(), "WATCHDOG=1");
     }
-    assert!(begin.elapsed() < Duration::from_secs(5), "about every 100 ms");
+    assert!(begin.elapsed() < Duration::from_secs(25), "about every 100 ms, where the machine is not slow");
     server.signal("-TERM");
     let told: Vec<String> =
         std::iter::repeat_with(hear).take_while(|told| told.trim() != "STOPPING=1").collect();

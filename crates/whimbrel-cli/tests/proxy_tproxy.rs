@@ -10,68 +10,19 @@ mod groups;
 mod networks;
 #[path = "tproxy/pinging.rs"]
 mod pinging;
+#[path = "tproxy/programs.rs"]
+mod programs;
 #[path = "tproxy/replacing.rs"]
 mod replacing;
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{TcpListener, TcpStream};
 use std::process::Command;
-use std::thread;
 use std::time::Duration;
 
 use common::assert_fails;
-use networks::{Net, Networks, PATIENCE, until};
-
-/// Bytes that differ from place to place.
-fn payload(length: usize) -> Vec<u8> {
-    (0..length as u64).map(|at| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
-}
-
-fn read_to_end(mut tcp: &TcpStream) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    tcp.read_to_end(&mut bytes).unwrap();
-    bytes
-}
-
-fn dial(address: &str) -> Result<TcpStream, ErrorKind> {
-    let tcp =
-        TcpStream::connect_timeout(&address.parse().unwrap(), PATIENCE).map_err(|error| error.kind())?;
-    tcp.set_read_timeout(Some(PATIENCE)).unwrap();
-    Ok(tcp)
-}
-
-/// A program in `net` sends to a server at `address` behind the far proxy, ends, and reads the answer to its end.
-fn exchange(networks: &Networks, net: &Net, address: &str) {
-    let sent = payload(2_000_000);
-    let listener = networks.far.run(|| TcpListener::bind(address).unwrap());
-    let port = listener.local_addr().unwrap().port();
-    let wanted = sent.clone();
-    let server = thread::spawn(move || {
-        let (mut tcp, from) = listener.accept().unwrap();
-        tcp.set_read_timeout(Some(PATIENCE)).unwrap();
-        tcp.write_all(&wanted).unwrap();
-        // The program has ended its direction, and still reads.
-        assert!(read_to_end(&tcp) == wanted, "what the server read");
-        tcp.write_all(b"bye").unwrap();
-        from
-    });
-    let to = SocketAddr::new(address.parse::<SocketAddr>().unwrap().ip(), port).to_string();
-    net.run(|| {
-        let mut tcp = dial(&to).unwrap();
-        let reading = {
-            let tcp = tcp.try_clone().unwrap();
-            thread::spawn(move || read_to_end(&tcp))
-        };
-        tcp.write_all(&sent).unwrap();
-        tcp.shutdown(Shutdown::Write).unwrap();
-        assert!(reading.join().unwrap() == [&sent[..], b"bye"].concat(), "what the program read");
-    });
-    let from = server.join().unwrap();
-    assert!(
-        networks::FAR.contains(&&*from.ip().to_string()),
-        "the far proxy connected, not the program: {from}"
-    );
-}
+use networks::{Networks, PATIENCE, until};
+use programs::{again, dial, exchange, read_to_end, talk, udp};
 
 const LAN: &str = "interfaces = ['lan0']";
 
@@ -121,51 +72,6 @@ fn an_early_accepted_connection_sends_at_once_and_is_reset_if_nobody_listens() {
         });
         assert_eq!(ended, Err(ErrorKind::ConnectionReset), "{address}");
     }
-}
-
-/// Does something again if a signal came in between: a socket with patience is not called again by the system.
-fn again<T>(mut call: impl FnMut() -> std::io::Result<T>) -> std::io::Result<T> {
-    loop {
-        match call() {
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            done => return done,
-        }
-    }
-}
-
-/// A UDP socket with patience.
-fn udp(address: &str) -> UdpSocket {
-    let socket = UdpSocket::bind(address).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
-    socket
-}
-
-/// A program in `net` talks to a server behind the far proxy, and somebody else there answers, too.
-fn talk(networks: &Networks, net: &Net, [server, third]: [&str; 2]) {
-    let [server, third] = [server, third].map(|address| networks.far.run(|| udp(address)));
-    let any = if server.local_addr().unwrap().is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
-    let program = net.run(|| udp(any));
-    let mut buffer = vec![0; 70_000];
-    for length in [0, 1, 1_400, 20_000, 60_000] {
-        let sent = payload(length);
-        program.send_to(&sent, server.local_addr().unwrap()).unwrap();
-        let (got, from) = again(|| server.recv_from(&mut buffer)).unwrap();
-        assert!(buffer[..got] == sent, "{length} bytes to the server");
-        for answering in [&server, &third] {
-            answering.send_to(&sent, from).unwrap();
-            let (got, source) = again(|| program.recv_from(&mut buffer)).unwrap();
-            assert!(buffer[..got] == sent, "{length} bytes back");
-            assert_eq!(source, answering.local_addr().unwrap(), "whose answer it is");
-        }
-    }
-    // Who has answered can be talked to: what came from it is no reason to send past the proxy.
-    program.send_to(b"you", third.local_addr().unwrap()).unwrap();
-    let (got, from) = again(|| third.recv_from(&mut buffer)).unwrap();
-    assert_eq!(got, 3);
-    assert!(
-        networks::FAR.contains(&&*from.ip().to_string()) || from.ip().to_string() == "10.2.0.2",
-        "{from}"
-    );
 }
 
 #[test]
@@ -487,4 +393,64 @@ fn a_kill_switch_rejects_what_a_killed_proxy_carried() {
         "took away rules and routes of 1 proxy; removed the kill switch of 1 proxy\n"
     );
     assert_eq!(networks.left(), "");
+}
+
+#[test]
+fn rules_know_the_interface_and_the_dscp() {
+    /// Expedited forwarding, as a traffic class.
+    const EF: u32 = 46 << 2;
+    let Some(networks) = Networks::new("tproxy-origin") else { return };
+    let _pair = networks.pair(
+        "interfaces = ['lan0']\noutput = true",
+        "[[rule]]\nname = 'own'\ninterface = 'lo'\nprotocol = 'tcp'\nto = ['10.9.0.2:*']\naction = 'reject'\n\
+         [[rule]]\nname = 'voice'\ndscp = 'ef'\naction = 'reject'\n\
+         [[rule]]\nname = 'lan'\ninterface = 'lan*'\n\
+         [[rule]]\nname = 'gateway'\ninterface = 'lo'\n\
+         [[rule]]\nname = 'none'\naction = 'reject'\n",
+    );
+    for address in ["10.9.0.1:0", "[fd09::1]:0", "10.9.0.2:0"] {
+        exchange(&networks, &networks.client, address);
+    }
+    exchange(&networks, &networks.gate, "10.9.0.1:0");
+    // The client may go there, and the gateway itself may not.
+    let listener = networks.far.run(|| TcpListener::bind("10.9.0.2:0").unwrap());
+    let own = networks.gate.run(|| dial(&listener.local_addr().unwrap().to_string()).unwrap_err());
+    assert_eq!(own, ErrorKind::HostUnreachable);
+    for address in ["10.9.0.1:0", "[fd09::1]:0"] {
+        let listener = networks.far.run(|| TcpListener::bind(address).unwrap());
+        let server = listener.local_addr().unwrap();
+        let refused = networks.client.run(|| {
+            let domain = socket2::Domain::for_address(server);
+            let socket = socket2::Socket::new(domain, socket2::Type::STREAM, None).unwrap();
+            match server.is_ipv4() {
+                true => socket.set_tos_v4(EF).unwrap(),
+                false => socket.set_tclass_v6(EF).unwrap(),
+            }
+            socket.connect_timeout(&server.into(), PATIENCE).unwrap_err().kind()
+        });
+        assert_eq!(refused, ErrorKind::HostUnreachable, "{address}");
+        // Datagrams to one server, with and without it.
+        let server = networks.far.run(|| udp(address));
+        let any = if server.local_addr().unwrap().is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+        let program = networks.client.run(|| udp(any));
+        let class = |class: u32| {
+            let socket = socket2::SockRef::from(&program);
+            match any {
+                "0.0.0.0:0" => socket.set_tos_v4(class).unwrap(),
+                _ => socket.set_tclass_v6(class).unwrap(),
+            }
+        };
+        for (at, value) in [(1, EF), (2, 0), (3, EF), (4, 0)] {
+            class(value);
+            program.send_to(&[at], server.local_addr().unwrap()).unwrap();
+        }
+        let mut buffer = [0; 9];
+        for wanted in [2, 4] {
+            let (length, from) = again(|| server.recv_from(&mut buffer)).unwrap();
+            assert_eq!((length, buffer[0]), (1, wanted), "{address}");
+            server.send_to(&[wanted], from).unwrap();
+            again(|| program.recv(&mut buffer)).unwrap();
+            assert_eq!(buffer[0], wanted);
+        }
+    }
 }

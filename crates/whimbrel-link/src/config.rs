@@ -7,7 +7,7 @@ use std::time::Duration;
 use whimbrel_proto::Time;
 
 use super::bottleneck::bytes_in;
-use super::{Loss, Outage, Rate};
+use super::{Hold, Loss, Outage, Policer, Rate, Span};
 use crate::units::{self, ParseError};
 
 /// The settings of one direction of a link. The default is a perfect wire.
@@ -37,7 +37,11 @@ pub struct LinkConfig {
     /// The probability that a packet is held back and overtaken, 0 to 1. Default: 0.
     pub reorder: f64,
     /// How long such a packet is held back. Default: 10 ms.
-    pub reorder_by: Duration,
+    pub reorder_by: Span,
+    /// When the link holds back what would arrive. Default: never.
+    pub hold: Option<Hold>,
+    /// What is dropped before the bottleneck, since it exceeds a rate. Default: nothing.
+    pub police: Option<Policer>,
     /// The probability that a packet arrives twice, 0 to 1. Default: 0.
     pub duplicate: f64,
     /// The probability that a byte of a packet's payload is changed, 0 to 1. Default: 0.
@@ -60,7 +64,9 @@ impl Default for LinkConfig {
             loss: Loss::None,
             outage: Outage::Never,
             reorder: 0.0,
-            reorder_by: Duration::from_millis(10),
+            reorder_by: Span::exactly(Duration::from_millis(10)),
+            hold: None,
+            police: None,
             duplicate: 0.0,
             corrupt: 0.0,
             mtu: None,
@@ -85,7 +91,9 @@ impl LinkConfig {
             "loss" => self.loss = value.parse()?,
             "outage" => self.outage = value.parse()?,
             "reorder" => self.reorder = units::probability(value)?,
-            "reorder_by" => self.reorder_by = units::duration(value)?,
+            "reorder_by" => self.reorder_by = value.parse()?,
+            "hold" => self.hold = (!none).then(|| value.parse()).transpose()?,
+            "police" => self.police = (!none).then(|| value.parse()).transpose()?,
             "duplicate" => self.duplicate = units::probability(value)?,
             "corrupt" => self.corrupt = units::probability(value)?,
             "mtu" => self.mtu = (!none).then(|| units::size(value)).transpose()?,
@@ -94,7 +102,7 @@ impl LinkConfig {
             other => {
                 return Err(ParseError::plain(format!(
                     "`{other}` is not a setting of a link: there are rate, delay, jitter, queue, loss, outage, \
-                     reorder, reorder_by, duplicate, corrupt, mtu, ecn_mark, overhead"
+                     reorder, reorder_by, hold, police, duplicate, corrupt, mtu, ecn_mark, overhead"
                 )));
             }
         }
@@ -135,7 +143,13 @@ impl fmt::Display for LinkConfig {
         add(self.loss != default.loss, "loss", self.loss.to_string());
         add(self.outage != default.outage, "outage", self.outage.to_string());
         add(self.reorder != default.reorder, "reorder", units::percent(self.reorder));
-        add(self.reorder_by != default.reorder_by, "reorder_by", format!("{:?}", self.reorder_by));
+        add(self.reorder_by != default.reorder_by, "reorder_by", self.reorder_by.to_string());
+        add(self.hold.is_some(), "hold", self.hold.map_or_else(String::new, |hold| hold.to_string()));
+        add(
+            self.police.is_some(),
+            "police",
+            self.police.map_or_else(String::new, |policer| policer.to_string()),
+        );
         add(self.duplicate != default.duplicate, "duplicate", units::percent(self.duplicate));
         add(self.corrupt != default.corrupt, "corrupt", units::percent(self.corrupt));
         add(self.mtu != default.mtu, "mtu", self.mtu.map_or("none".into(), |mtu| mtu.to_string()));
@@ -212,7 +226,7 @@ mod tests {
     #[test]
     fn reads_every_setting_and_writes_it_back() {
         let text = "rate=4mbit, delay=25ms, jitter=2ms, queue=64000b, loss=5%, outage=at 10s for 5s + at 30s for 1s, \
-                    reorder=1%, reorder_by=3ms, duplicate=0.5%, corrupt=0.1%, mtu=1400, ecn_mark=20ms, overhead=48";
+                    reorder=1%, reorder_by=0ns..3ms, hold=150ms every 1.2s, police=2mbit/32000b, duplicate=0.5%, corrupt=0.1%, mtu=1400, ecn_mark=20ms, overhead=48";
         let config: LinkConfig = text.parse().unwrap();
         assert_eq!(config.queue, QueueLimit::Bytes(64_000));
         assert_eq!(config.to_string(), text);
@@ -227,7 +241,7 @@ mod tests {
 
     #[test]
     fn losses_and_outages_come_back_as_they_were() {
-        for text in ["none", "5%", "ge:950ms/50ms/80%/1%"] {
+        for text in ["none", "5%", "ge:950ms/50ms/80%/1%", "clock:2s/150ms/60%/1%"] {
             assert_eq!(text.parse::<Loss>().unwrap().to_string(), text);
         }
         let bursts = Loss::Bursts {
@@ -255,6 +269,9 @@ mod tests {
             ("loss=500%", "5%"),
             ("outage=sometimes", "at 10s for 5s"),
             ("outage=0s/2s", "5s on 2s off"),
+            ("loss=clock:1s/2s", "clock:2s/150ms"),
+            ("hold=2s every 1s", "150ms every 1.2s"),
+            ("police=4mbit", "4mbit/32kb"),
         ] {
             let error = text.parse::<LinkConfig>().unwrap_err().to_string();
             assert!(error.contains(hint), "{text}: {error}");

@@ -3,26 +3,34 @@
 //! A [`Link`] is one direction. A packet meets, in this order:
 //!
 //! 1. the *MTU*: larger ones are dropped;
-//! 2. the *bottleneck*: a drop-tail queue in front of a transmitter. Its rate is constant or varies over time. Packets
+//! 2. the *policer*: what exceeds its rate is dropped, and nothing waits;
+//! 3. the *bottleneck*: a drop-tail queue in front of a transmitter. Its rate is constant or varies over time. Packets
 //!    that would wait long may get a CE mark;
-//! 3. the *outage*: packets that leave the transmitter while the link is down are lost. The queue keeps draining, since
+//! 4. the *outage*: packets that leave the transmitter while the link is down are lost. The queue keeps draining, since
 //!    a radio does not know that nobody hears it;
-//! 4. the *loss*, drawn after the bottleneck: a lost packet has used its share of the rate;
-//! 5. *duplication* and *corruption*;
-//! 6. the *delay*, with jitter that never reorders, and with reordering where it is configured.
+//! 5. the *loss*, drawn after the bottleneck: a lost packet has used its share of the rate;
+//! 6. *duplication* and *corruption*;
+//! 7. the *delay*, with jitter that never reorders, and with reordering where it is configured;
+//! 8. the *hold*: what would arrive while the link is suspended arrives at the end of that.
 //!
 //! The fate of a packet is decided when it is pushed, so there is nothing to poll: [`Link::push`] returns the times
 //! of delivery. The caller keeps the packet until then. The clock must only move forward.
+
+#![warn(missing_debug_implementations)]
 
 mod bottleneck;
 mod calendar;
 mod config;
 mod histogram;
+mod hold;
 mod loss;
 mod outage;
+mod policer;
+mod random;
 mod rate;
 #[cfg(all(unix, feature = "relay"))]
 pub mod relay;
+mod span;
 mod stats;
 pub use whimbrel_proto::units;
 
@@ -34,9 +42,13 @@ struct Readme;
 pub use calendar::Calendar;
 pub use config::{LinkConfig, QueueLimit};
 pub use histogram::Histogram;
+pub use hold::Hold;
 pub use loss::Loss;
 pub use outage::{Outage, Window};
+pub use policer::Policer;
+pub use random::{Class, Drawn};
 pub use rate::{Rate, Step, Trace};
+pub use span::Span;
 pub use stats::LinkStats;
 pub use units::ParseError;
 
@@ -49,11 +61,13 @@ use whimbrel_proto::Time;
 use bottleneck::Bottleneck;
 use loss::LossState;
 use outage::OutageState;
+use policer::Bucket;
 
 /// One direction of an emulated link. The [crate documentation](self) tells what happens to a packet in it.
 #[derive(Debug)]
 pub struct Link {
     config: LinkConfig,
+    bucket: Bucket,
     bottleneck: Bottleneck,
     loss: LossState,
     outage: OutageState,
@@ -116,6 +130,8 @@ impl Flip {
 pub enum DropReason {
     /// The packet was larger than the link's MTU.
     TooBig,
+    /// The packet exceeded the policer's rate.
+    Policed,
     /// The bottleneck's queue was full.
     QueueFull,
     /// The link was down when the packet was sent.
@@ -139,6 +155,7 @@ impl Link {
 
     fn with_dice(config: LinkConfig, seed: u64, outage_seed: u64) -> Self {
         Self {
+            bucket: Bucket::default(),
             bottleneck: Bottleneck::default(),
             loss: LossState::new(dice(seed, 1)),
             outage: OutageState::new(dice(outage_seed, 2)),
@@ -190,6 +207,9 @@ impl Link {
         if self.config.mtu.is_some_and(|mtu| size > mtu) {
             return Err(DropReason::TooBig);
         }
+        if self.config.police.is_some_and(|policer| !self.bucket.take(policer, now, size)) {
+            return Err(DropReason::Policed);
+        }
         let wait = self.bottleneck.wait(now);
         if !self.config.queue.admits(now, wait, size, self.config.rate.as_ref()) {
             return Err(DropReason::QueueFull);
@@ -230,10 +250,15 @@ impl Link {
         if chance(&mut self.dice, self.config.reorder) {
             // The packet is held back without those behind it, so that they overtake it.
             self.stats.reordered += 1;
-            return at + self.config.reorder_by;
+            let late = at + self.config.reorder_by.draw(&mut self.dice);
+            return self.release(late);
         }
         self.latest = self.latest.max(at);
-        self.latest
+        self.release(self.latest)
+    }
+
+    fn release(&self, at: Time) -> Time {
+        self.config.hold.map_or(at, |hold| hold.release(at))
     }
 
     fn flip(&mut self, payload: usize) -> Option<Flip> {

@@ -31,6 +31,18 @@ pub enum Loss {
         /// The loss probability in a good time, 0 to 1; 0 if not given.
         loss_good: f64,
     },
+    /// Bursts by the clock, one at the end of each time of `every`. Written `clock:2s/150ms`, and then the losses inside
+    /// (default 100 %) and outside of it (default none): `clock:2s/150ms/60%/1%`.
+    Clocked {
+        /// The time from one burst to the next.
+        every: Duration,
+        /// The length of a burst.
+        length: Duration,
+        /// The probability of loss in a burst.
+        loss_bad: f64,
+        /// The probability of loss between bursts.
+        loss_good: f64,
+    },
 }
 
 impl Loss {
@@ -41,6 +53,10 @@ impl Loss {
             Self::Independent(probability) => probability,
             Self::Bursts { good, bad, loss_bad, loss_good } => {
                 let share = bad.as_secs_f64() / (good + bad).as_secs_f64();
+                loss_bad * share + loss_good * (1.0 - share)
+            }
+            Self::Clocked { every, length, loss_bad, loss_good } => {
+                let share = length.as_secs_f64() / every.as_secs_f64();
                 loss_bad * share + loss_good * (1.0 - share)
             }
         }
@@ -54,6 +70,15 @@ impl FromStr for Loss {
         let text = text.trim();
         if text.eq_ignore_ascii_case("none") {
             return Ok(Self::None);
+        }
+        if let Some(bursts) = text.strip_prefix("clock:") {
+            return clocked(bursts).ok_or_else(|| {
+                ParseError::new(
+                    "burst loss",
+                    text,
+                    "clock:EVERY/LENGTH[/LOSS-IN-BURST], for example clock:2s/150ms",
+                )
+            });
         }
         let Some(bursts) = text.strip_prefix("ge:") else {
             let probability = units::probability(text)?;
@@ -76,6 +101,15 @@ impl FromStr for Loss {
     }
 }
 
+fn clocked(text: &str) -> Option<Loss> {
+    let mut parts = text.split('/');
+    let mut time = || units::positive_duration(parts.next()?).ok();
+    let (every, length) = (time()?, time()?);
+    let mut share = |default| parts.next().map_or(Some(default), |part| units::probability(part).ok());
+    let (loss_bad, loss_good) = (share(1.0)?, share(0.0)?);
+    (parts.next().is_none() && length < every).then_some(Loss::Clocked { every, length, loss_bad, loss_good })
+}
+
 impl fmt::Display for Loss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
@@ -83,6 +117,14 @@ impl fmt::Display for Loss {
             Self::Independent(probability) => f.write_str(&units::percent(probability)),
             Self::Bursts { good, bad, loss_bad, loss_good } => {
                 write!(f, "ge:{good:?}/{bad:?}/{}/{}", units::percent(loss_bad), units::percent(loss_good))
+            }
+            Self::Clocked { every, length, loss_bad, loss_good } => {
+                write!(
+                    f,
+                    "clock:{every:?}/{length:?}/{}/{}",
+                    units::percent(loss_bad),
+                    units::percent(loss_good)
+                )
             }
         }
     }
@@ -110,6 +152,11 @@ impl LossState {
             Loss::Bursts { good, bad, loss_bad, loss_good } => {
                 self.advance(good, bad, now);
                 chance(&mut self.dice, if self.bad { loss_bad } else { loss_good })
+            }
+            Loss::Clocked { every, length, loss_bad, loss_good } => {
+                let into = u128::from(now.as_nanos()) % every.as_nanos();
+                let is_bad = into >= (every - length).as_nanos();
+                chance(&mut self.dice, if is_bad { loss_bad } else { loss_good })
             }
         }
     }

@@ -77,7 +77,18 @@ impl Trace {
     }
 
     fn mean(&self) -> u64 {
-        let bits: u128 = self.steps.iter().map(|step| u128::from(step.rate) * step.length.as_nanos()).sum();
+        self.mean_below(u64::MAX)
+    }
+
+    /// Returns the lowest rate, in bits per second.
+    pub fn lowest(&self) -> u64 {
+        self.steps.iter().map(|step| step.rate).min().unwrap_or_default()
+    }
+
+    /// Returns the mean of what is left if nothing exceeds `most`.
+    pub(crate) fn mean_below(&self, most: u64) -> u64 {
+        let left = |step: &Step| u128::from(step.rate.min(most)) * step.length.as_nanos();
+        let bits: u128 = self.steps.iter().map(left).sum();
         (bits / self.length.as_nanos()) as u64
     }
 

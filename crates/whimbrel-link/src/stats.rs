@@ -13,6 +13,8 @@ pub struct LinkStats {
     pub delivered: u64,
     /// Bytes that arrive, copies included.
     pub delivered_bytes: u64,
+    /// Packets dropped by the policer.
+    pub policed: u64,
     /// Packets dropped because the queue was full.
     pub queue_drops: u64,
     /// Packets dropped because the link was down.
@@ -37,6 +39,7 @@ impl LinkStats {
     pub(crate) fn on_drop(&mut self, drop: DropReason) {
         match drop {
             DropReason::TooBig => self.mtu_drops += 1,
+            DropReason::Policed => self.policed += 1,
             DropReason::QueueFull => self.queue_drops += 1,
             DropReason::Outage => self.outage_drops += 1,
             DropReason::Loss => self.loss_drops += 1,
@@ -45,6 +48,6 @@ impl LinkStats {
 
     /// Packets that did not arrive, for whatever reason.
     pub fn drops(&self) -> u64 {
-        self.queue_drops + self.outage_drops + self.loss_drops + self.mtu_drops
+        self.policed + self.queue_drops + self.outage_drops + self.loss_drops + self.mtu_drops
     }
 }

@@ -303,3 +303,65 @@ fn settings_without_any_time_end() {
         assert_eq!(link.stats().offered, 100, "{:?}", link.stats());
     }
 }
+
+#[test]
+fn what_would_arrive_in_a_suspension_arrives_at_its_end() {
+    let mut link = Link::new("delay=10ms, hold=150ms every 1s".parse().unwrap(), 1);
+    let mut arrives = |ms: u64| {
+        let at = Time::ZERO + Duration::from_millis(ms);
+        link.push(at, 100, false).deliveries().next().unwrap().at.since(Time::ZERO).as_millis()
+    };
+    assert_eq!(arrives(0), 10);
+    assert_eq!(arrives(839), 849, "just before it");
+    assert_eq!(arrives(840), 1_000, "it begins");
+    assert_eq!(arrives(985), 1_000, "all at once");
+    assert_eq!(arrives(990), 1_000);
+    assert_eq!(arrives(1_000), 1_010);
+}
+
+#[test]
+fn a_policer_lets_its_rate_through_and_has_no_queue() {
+    // 125,000 bytes a second, and 10 packets at once.
+    let mut link = Link::new("delay=5ms, police=1mbit/10000b".parse().unwrap(), 1);
+    let mut passed = 0;
+    for ms in 0..10_000 {
+        let at = Time::ZERO + Duration::from_millis(ms);
+        for _ in 0..2 {
+            if let Some(delivery) = link.push(at, 972, false).deliveries().next() {
+                assert_eq!(delivery.at, at + Duration::from_millis(5), "nothing waits");
+                passed += 1;
+            }
+        }
+    }
+    assert_eq!(
+        passed,
+        1_250 + 9,
+        "the bucket is full at first, and one packet of its size is gained while it empties"
+    );
+    assert_eq!(link.stats().policed, 20_000 - passed);
+}
+
+#[test]
+fn bursts_by_the_clock_come_at_the_end_of_each_time() {
+    let mut link = Link::new("loss=clock:2s/150ms".parse().unwrap(), 1);
+    let lost: Vec<u64> = (0..6_000)
+        .filter(|ms| {
+            link.push(Time::ZERO + Duration::from_millis(*ms), 100, false).deliveries().next().is_none()
+        })
+        .collect();
+    let expected: Vec<u64> = [1_850..2_000, 3_850..4_000, 5_850..6_000].into_iter().flatten().collect();
+    assert_eq!(lost, expected);
+}
+
+#[test]
+fn a_range_of_reordering_is_drawn_from() {
+    let mut link = Link::new("delay=50ms, reorder=100%, reorder_by=10ms..30ms".parse().unwrap(), 1);
+    let held: Vec<u128> = (0..1_000)
+        .map(|ms| {
+            let at = Time::ZERO + Duration::from_millis(ms);
+            link.push(at, 100, false).deliveries().next().unwrap().at.since(at).as_millis()
+        })
+        .collect();
+    assert!(held.iter().all(|held| (60..=80).contains(held)), "{held:?}");
+    assert!(held.contains(&61) && held.contains(&78), "all of the range is used");
+}

@@ -13,6 +13,8 @@
 //! earlier datagrams ("port unreachable") are not reported as errors. Anyone can forge them, and the transport finds
 //! out by itself whether its peer is there.
 
+#![warn(missing_debug_implementations)]
+
 mod addresses;
 mod bare;
 mod batch;

@@ -7,6 +7,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 /// The options with which a socket is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SocketOptions {
     /// Kernel memory for datagrams not yet received, in bytes. Default: 4 MiB. Smaller: datagrams are lost when the
     /// program is delayed for a moment. Larger: it hides that the program cannot keep up. The kernel silently limits

@@ -25,6 +25,13 @@ pub struct RecvPool {
     filled: usize,
 }
 
+impl std::fmt::Debug for RecvPool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (ready, used) = (self.ready.len(), self.used.len());
+        f.debug_struct("RecvPool").field("ready", &ready).field("used", &used).finish_non_exhaustive()
+    }
+}
+
 /// One received datagram, with its bytes.
 #[derive(Debug)]
 pub struct OwnedDatagram {

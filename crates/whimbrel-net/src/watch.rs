@@ -22,6 +22,12 @@ pub struct AddressWatch {
     pace: Pace,
 }
 
+impl std::fmt::Debug for AddressWatch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AddressWatch").finish_non_exhaustive()
+    }
+}
+
 /// Paces reports. The first is immediate, since somebody may be waiting for it; later ones become rarer while they
 /// follow closely.
 #[derive(Default)]

@@ -33,7 +33,7 @@ fn handshakes() {
     let mut rng = ChaCha20Rng::seed_from_u64(1);
     let (client, server) = (Identity::generate(&mut rng), Identity::generate(&mut rng));
     let ids = CidGenerator::new(&server, 0, &mut rng);
-    let config = AcceptorConfig { aes_in_hardware: true, ..AcceptorConfig::default() };
+    let config = AcceptorConfig::default().aes_in_hardware(true);
     let reset = ResetKey::new(&server, &[0; 32]);
     let mut acceptor = Acceptor::new(&server, &config, ids, reset, &mut rng);
     let from = SocketAddr::from((Ipv4Addr::LOCALHOST, 9));

@@ -10,10 +10,10 @@ use crate::session::config::DEFAULT_CREDIT;
 /// A handle may be on a [share](Self::share) of the budget. All users of a share together then get at most a part of
 /// what is left for others (the dynamic threshold of Choudhury and Hahne, 1998).
 #[derive(Clone, Debug)]
-pub struct Budget(Arc<Account>);
+pub struct Budget(Arc<Usage>);
 
 #[derive(Debug)]
-struct Account {
+struct Usage {
     limit: u64,
     used: AtomicU64,
     within: Option<Within>,
@@ -27,7 +27,7 @@ struct Within {
     part: u64,
 }
 
-impl Account {
+impl Usage {
     fn used(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
     }
@@ -45,14 +45,14 @@ impl Account {
 impl Budget {
     /// Creates an unused budget.
     pub fn new(limit: u64) -> Self {
-        Self(Arc::new(Account { limit, used: AtomicU64::new(0), within: None }))
+        Self(Arc::new(Usage { limit, used: AtomicU64::new(0), within: None }))
     }
 
     /// Creates an unused share of this budget. What is taken from it counts here as well. In total it is at most one
     /// part in `part` of what is free in the whole.
     pub fn share(&self, part: u64) -> Self {
         let within = Some(Within { around: self.clone(), part });
-        Self(Arc::new(Account { limit: self.limit(), used: AtomicU64::new(0), within }))
+        Self(Arc::new(Usage { limit: self.limit(), used: AtomicU64::new(0), within }))
     }
 
     /// The most that all users together can use.
@@ -128,8 +128,8 @@ impl Budget {
     }
 
     /// This share, the budget around it, and so on up to the whole.
-    fn accounts(&self) -> impl Iterator<Item = &Account> {
-        std::iter::successors(Some(&*self.0), |account: &&Account| account.around())
+    fn accounts(&self) -> impl Iterator<Item = &Usage> {
+        std::iter::successors(Some(&*self.0), |account: &&Usage| account.around())
     }
 }
 
@@ -143,7 +143,7 @@ pub struct Budgets {
     /// The memory for the first windows of one peer's sessions, in bytes. It is separate from `memory`, and each
     /// session takes at most stream 0's first window. No other peer can use it up.
     pub first: Budget,
-    /// What applications have handed over for peers and sessions still hold, in bytes.
+    /// The data that applications have handed over for peers and that sessions still hold, in bytes.
     pub send: Budget,
 }
 

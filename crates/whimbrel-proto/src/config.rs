@@ -29,7 +29,7 @@ pub struct TransportConfig {
     /// The endpoint's own settings count, not those of one connection.
     #[cfg_attr(feature = "serde", serde(with = "crate::units::as_text::bytes"))]
     pub memory_budget: u64,
-    /// What applications may have handed over to all sessions of the endpoint and these still hold, in bytes: queued
+    /// The most that applications have handed over to all sessions of the endpoint and these still hold, in bytes: queued
     /// messages, and stream bytes until they are acknowledged. 64 KiB of each session and 16 KiB of each byte stream
     /// are assured. It is divided as `memory_budget` is. Beyond it, `send` waits or returns `QueueFull`, and `write`
     /// waits. Default: 1 GiB. Higher: peers that stop reading can make the process grow more. Lower: many busy

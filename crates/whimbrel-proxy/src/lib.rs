@@ -3,8 +3,8 @@
 //! - [`protocol`] is what two proxies tell each other. [`policy`] decides what becomes of a flow, and what a peer may
 //!   open. [`flow`] hands bytes on between a program and a stream, and [`compress`] makes them smaller on the link. These
 //!   four are pure.
-//! - [`intercept`] takes programs' connections: SOCKS5, HTTP CONNECT, fixed forwards, and TPROXY. [`relay`] has the
-//!   sockets.
+//! - [`intercept`] takes programs' connections: SOCKS5, HTTP CONNECT, fixed forwards, TPROXY, and a TUN interface. [`relay`]
+//!   has the sockets.
 //! - `multicast` carries groups of links.
 //! - [`upgrade`] is what one process hands over to another.
 //! - [`Proxy`] puts them together.
@@ -17,15 +17,18 @@ pub mod compress;
 pub mod flow;
 mod handing_over;
 pub mod intercept;
+mod intercepting;
 mod multicast;
 pub mod policy;
 pub mod protocol;
 mod proxy;
 pub mod relay;
+mod rule_mistake;
 mod settings;
 mod text;
 pub mod upgrade;
 
 pub use multicast::{MulticastError, MulticastMistake, MulticastSettings};
 pub use proxy::{News, Proxy, ProxyStatus, StartError};
-pub use settings::{PeerSettings, Settings, SettingsError, WaysIn};
+pub use rule_mistake::RuleMistake;
+pub use settings::{Mode, PeerSettings, Settings, SettingsError, WaysIn};

@@ -16,8 +16,10 @@ use whimbrel_service::{ActivityLog, Metrics, bind_advice};
 use crate::compress::Budget;
 use crate::intercept::Ingress;
 use crate::intercept::tproxy::{Interception, TproxyError, TproxySettings};
+use crate::intercept::tun::{TunError, TunInterception};
+use crate::intercepting::blocking;
 use crate::multicast::{Multicast, MulticastError};
-use crate::policy::{Condition, Permits, Protocol, Rules};
+use crate::policy::{Condition, Protocol, Rules};
 use crate::relay::{Dictionaries, DictionaryError, Flows, Limits, OwnPorts, Peer, PeerState, SessionContext};
 use crate::settings::{PeerSettings, Settings, SettingsError};
 use crate::upgrade::Parcel;
@@ -37,6 +39,9 @@ pub enum StartError {
     /// Traffic cannot be intercepted.
     #[error(transparent)]
     Tproxy(#[from] TproxyError),
+    /// Traffic cannot be intercepted.
+    #[error(transparent)]
+    Tun(#[from] TunError),
     /// An address for programs cannot be used.
     #[error("cannot listen on {address} for programs: {}", advice(*address, error))]
     Bind {
@@ -52,7 +57,7 @@ pub enum StartError {
 pub enum News {
     /// Programs can connect here.
     Serves(&'static str, SocketAddr),
-    /// What becomes of intercepted traffic from now on.
+    /// The fate of intercepted traffic from now on, in words.
     Interception(&'static str),
     /// Traffic is intercepted and not served, for this reason.
     Failed(String),
@@ -108,6 +113,8 @@ pub struct Proxy {
     goes: watch::Sender<bool>,
     /// It stays until flows have ended: their packets come by it, too.
     pub(crate) interception: Option<Interception>,
+    /// The same by a TUN interface.
+    pub(crate) tun: Option<TunInterception>,
     pub(crate) sessions: JoinSet<()>,
     pub(crate) tell: Tell,
 }
@@ -122,7 +129,7 @@ impl std::fmt::Debug for Tell {
     }
 }
 
-/// What [`Proxy::status`] shows. Cheap to clone.
+/// The status that [`Proxy::status`] returns. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct ProxyStatus {
     peers: Arc<BTreeMap<PublicKey, Peer>>,
@@ -159,7 +166,8 @@ impl Proxy {
         parcel: &Parcel,
     ) -> Result<Self, StartError> {
         settings.check()?;
-        let (flows, limits) = (Flows::default(), Arc::new(settings.limits.clone()));
+        let flows = Flows::with_hold(settings.limits.hold_memory);
+        let limits = Arc::new(settings.limits.clone());
         let dictionaries = Arc::new(Dictionaries::read(&settings.dictionaries)?);
         let budget = Budget::new(limits.max_compressed_flows, limits.compression_memory);
         let multicast = settings.multicast.as_ref();
@@ -173,7 +181,7 @@ impl Proxy {
             let key = peer.key()?;
             let context = SessionContext::new(
                 &name(peer, &key),
-                Permits::new(peer.may_open.iter().cloned()),
+                peer.permits(),
                 Arc::clone(&limits),
                 flows.clone(),
                 (Arc::clone(&dictionaries), &budget),
@@ -182,7 +190,8 @@ impl Proxy {
             .marked(settings.mark())
             .with_multicast(multicast.clone())
             .with_own(&own);
-            peers.insert(key, Peer::new(context, peer.standby.as_deref()));
+            let known = Peer::new(context, peer.standby.as_deref(), peer.paths.clone());
+            peers.insert(key, known);
         }
         let mut proxy = Self {
             settings: settings.clone(),
@@ -196,6 +205,7 @@ impl Proxy {
             ways_in: JoinSet::new(),
             goes: watch::channel(false).0,
             interception: None,
+            tun: None,
             sessions: JoinSet::new(),
             tell: Tell(Arc::new(tell.clone())),
         };
@@ -235,12 +245,17 @@ impl Proxy {
         self.flows.counts().0
     }
 
+    /// Returns whether the proxy intercepts by a TUN interface, which no other process can go on with.
+    pub fn keeps_interface(&self) -> bool {
+        self.tun.is_some()
+    }
+
     /// Registers the proxy's metrics.
     pub fn register(&self, metrics: &Metrics) {
         self.flows.register(metrics);
     }
 
-    /// What the proxy shows of itself.
+    /// Returns the proxy's status.
     pub fn status(&self) -> ProxyStatus {
         ProxyStatus { peers: Arc::clone(&self.peers), flows: self.flows.clone() }
     }
@@ -251,15 +266,17 @@ impl Proxy {
         let mut said = Vec::new();
         for (key, peer) in &*self.peers {
             let wanted = new.peers.iter().find(|wanted| wanted.key().is_ok_and(|wanted| wanted == *key));
-            let permits = wanted.map(|wanted| wanted.may_open.clone()).unwrap_or_default();
-            let (permits, name) = (Permits::new(permits), &peer.context().peer);
+            let permits = wanted.map(PeerSettings::permits).unwrap_or_default();
+            let name = &peer.context().peer;
             if *peer.context().permits() != permits {
                 peer.context().set_permits(permits);
                 said.push(format!("{name} may open something else"));
             }
             if self.settings.listen.is_some() {
                 match wanted {
-                    Some(_) => self.endpoint.allow(*key),
+                    Some(wanted) if wanted.may_come() => self.endpoint.allow(*key),
+                    // A session that this end has dialled goes on.
+                    Some(_) => {}
                     None if self.endpoint.revoke(key) > 0 => said.push(format!("{name} is let in no more")),
                     None => {}
                 }
@@ -327,6 +344,9 @@ impl Proxy {
             let listener = self.listen(forward.listen, "a forward", handed, tell).await?;
             self.run(ingress.clone().serve_forward(listener, forward.target.clone()));
         }
+        if let Some(settings) = &ways.tun {
+            self.intercept_by_tun(settings, ingress.clone(), tell.clone()).await?;
+        }
         match (&ways.tproxy, &parcel.interception) {
             (Some(settings), Some(running)) => Ok(running.keeps(settings)?),
             (Some(settings), None) => self.intercept(settings).await,
@@ -336,11 +356,7 @@ impl Proxy {
 
     async fn intercept(&mut self, settings: &TproxySettings) -> Result<(), StartError> {
         let (settings, rules) = (settings.clone(), self.settings.rules.clone());
-        let failed =
-            |_| TproxyError::System { what: "intercepting failed", error: io::ErrorKind::Other.into() };
-        // It runs other programs.
-        let started = tokio::task::spawn_blocking(move || Interception::start(&settings, &rules)).await;
-        let interception = started.map_err(failed)??;
+        let interception = blocking(move || Interception::start(&settings, &rules)).await?;
         (self.tell.0)(News::Interception("traffic is intercepted"));
         self.serve_intercepted(&interception)?;
         self.interception = Some(interception);
@@ -385,7 +401,7 @@ impl Proxy {
     }
 
     /// Serves programs, once the proxy goes on.
-    fn run(&mut self, serving: impl Future<Output = ()> + Send + 'static) {
+    pub(crate) fn run(&mut self, serving: impl Future<Output = ()> + Send + 'static) {
         let mut goes = self.goes.subscribe();
         self.ways_in.spawn(async move {
             // An error means that the proxy is gone.
@@ -397,7 +413,7 @@ impl Proxy {
 
     fn dial(&mut self, resumed: &BTreeSet<PublicKey>) {
         for wanted in &self.settings.peers {
-            let (Some(mut url), Ok(key)) = (wanted.url.clone(), wanted.key()) else { continue };
+            let (Some(mut url), Ok(key)) = (wanted.dials().cloned(), wanted.key()) else { continue };
             let Some(peer) = self.peers.get(&key).cloned() else { continue };
             url.key = Some(key);
             let (endpoint, tell) = (self.endpoint.clone(), self.tell.clone());

@@ -5,15 +5,16 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use whimbrel::{PublicKey, TransportConfig, Url};
+use whimbrel::{LocalPath, PublicKey, TransportConfig, Url};
 use whimbrel_service::{ListenSettings, ServiceSettings};
 
-use crate::compress::Method;
 use crate::intercept::tproxy::{TproxyMistake, TproxySettings};
+use crate::intercept::tun::{TunMistake, TunSettings};
 use crate::intercept::{Forward, Users};
 use crate::multicast::{MulticastMistake, MulticastSettings};
-use crate::policy::{Action, NeverMatches, Permit, Ports, Protocol, Rule, Rules};
+use crate::policy::{NeverMatches, Pattern, Permit, Permits, Rule, Rules};
 use crate::relay::Limits;
+use crate::rule_mistake::RuleMistake;
 use crate::text::as_text;
 
 /// The settings of a proxy. In a file, each field is a section, and each peer a `[[peer]]`.
@@ -29,7 +30,7 @@ pub struct Settings {
     /// Where to listen for peers. Without this section, the proxy only dials.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub listen: Option<ListenSettings>,
-    /// What becomes of flows: the first rule that matches decides. Without any, everything is carried.
+    /// The rules that decide on flows. The first that matches decides. Without any, everything is carried.
     #[serde(rename = "rule")]
     pub rules: Vec<Rule>,
     /// The files of dictionaries for compression, by the names that rules give them.
@@ -37,7 +38,7 @@ pub struct Settings {
     /// Multicast. Without this section there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub multicast: Option<MulticastSettings>,
-    /// What flows may take.
+    /// The limits on what flows take.
     pub limits: Limits,
     /// The transport, with the settings of its sessions.
     pub transport: TransportConfig,
@@ -61,6 +62,9 @@ pub struct WaysIn {
     /// Interception by TPROXY. Without this section there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tproxy: Option<TproxySettings>,
+    /// Interception by a TUN interface. Without this section there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tun: Option<TunSettings>,
 }
 
 /// A peer. What comes in goes to the first one with a `url`, or to the first, unless a rule says otherwise.
@@ -76,12 +80,34 @@ pub struct PeerSettings {
     /// Its key, if it is not dialled.
     #[serde(default)]
     pub key: Option<PublicKey>,
+    /// Who begins a session with it. Default: this proxy if there is a `url`, and the peer, too, if this proxy listens.
+    #[serde(default)]
+    pub mode: Mode,
+    /// The addresses of this host over which it is reached, with their cost, if only they are to be used. Default: all.
+    #[serde(default, with = "as_text::list")]
+    pub paths: Vec<LocalPath>,
     /// The name of the peer that new flows go to while this one cannot be reached.
     #[serde(default)]
     pub standby: Option<String>,
-    /// What it may open here. Default: nothing.
+    /// The targets that it may open here. Default: none.
     #[serde(default, with = "as_text::list")]
     pub may_open: Vec<Permit>,
+    /// Those of these targets that are told whose connection it is, by the PROXY protocol, version 2. Default: none.
+    #[serde(default, with = "as_text::list")]
+    pub proxy_protocol: Vec<Pattern>,
+}
+
+/// Who begins a session with a peer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// Either end.
+    #[default]
+    Both,
+    /// This proxy. The peer is not let in.
+    Active,
+    /// The peer. It is not dialled.
+    Passive,
 }
 
 /// A mistake that no single line has.
@@ -103,7 +129,7 @@ pub enum SettingsError {
     NowhereToGo,
     /// The proxy would do nothing.
     #[error(
-        "the proxy would do nothing: give it a way in ([in] socks, connect, forward or tproxy) and a [[peer]], a [[peer]] with a `url` that \
+        "the proxy would do nothing: give it a way in ([in] socks, connect, forward, tproxy or tun) and a [[peer]], a [[peer]] with a `url` that \
          `may_open` something, or a [listen] section"
     )]
     Nothing,
@@ -124,33 +150,24 @@ pub enum SettingsError {
         "the peer `{0}` has the standby `{1}`, which is no other peer's name: give another [[peer]] that `name`"
     )]
     NoSuchStandby(String, String),
-    /// A rule mixes ports and ICMP, which has none.
-    #[error(
-        "the rule `{0}` mixes ports and ICMP: with protocol = \"icmp\", and only then, write NETWORK:icmp, such as 10.0.0.0/8:icmp"
-    )]
-    IcmpPorts(String),
-    /// A rule would not carry datagrams.
-    #[error("the rule `{0}` has the action `direct`, which is for TCP only: add protocol = \"tcp\"")]
-    DirectDatagrams(String),
-    /// A rule names a dictionary that does not exist.
-    #[error(
-        "the rule `{0}` names the dictionary `{1}`, which there is not: write `{1} = \"FILE\"` under [dictionaries]"
-    )]
-    NoSuchDictionary(String, String),
-    /// A rule has a dictionary for nothing.
-    #[error("the rule `{0}` has a dictionary, which only zstd can use: add compression = \"zstd:3\"")]
-    DictionaryForNothing(String),
-    /// A rule would compress what is not carried.
-    #[error(
-        "the rule `{0}` has a compression, which is for flows that are carried: leave it or the action out"
-    )]
-    CompressesNothing(String),
+    /// A peer can never be there.
+    #[error("the peer `{0}` has the mode `{1}`, {2}")]
+    NeverThere(String, &'static str, &'static str),
+    /// A rule says something that has no effect.
+    #[error(transparent)]
+    Rule(#[from] RuleMistake),
     /// The settings of multicast make no sense.
     #[error(transparent)]
     Multicast(#[from] MulticastMistake),
     /// The settings of interception make no sense.
     #[error(transparent)]
     Tproxy(#[from] TproxyMistake),
+    /// The settings of interception make no sense.
+    #[error(transparent)]
+    Tun(#[from] TunMistake),
+    /// Two ways in would take traffic from one another.
+    #[error("[in.tproxy] and [in.tun] would take traffic from one another: leave one of them out")]
+    TwoInterceptions,
     /// A proxy without users serves everybody who reaches it.
     #[error("{0} is open to other hosts: set [in] users, or listen on a loopback address")]
     Open(SocketAddr),
@@ -159,12 +176,50 @@ pub enum SettingsError {
 impl PeerSettings {
     /// A peer that is dialled.
     pub fn dialled(url: Url) -> Self {
-        Self { name: None, key: url.key, url: Some(url), standby: None, may_open: Vec::new() }
+        Self { key: url.key, url: Some(url), ..Self::unknown() }
     }
 
     /// A peer that is waited for.
     pub fn of_key(key: PublicKey) -> Self {
-        Self { name: None, key: Some(key), url: None, standby: None, may_open: Vec::new() }
+        Self { key: Some(key), ..Self::unknown() }
+    }
+
+    fn unknown() -> Self {
+        Self {
+            name: None,
+            url: None,
+            key: None,
+            mode: Mode::default(),
+            paths: Vec::new(),
+            standby: None,
+            may_open: Vec::new(),
+            proxy_protocol: Vec::new(),
+        }
+    }
+
+    /// Returns where it is dialled, if it is.
+    pub fn dials(&self) -> Option<&Url> {
+        self.url.as_ref().filter(|_| self.mode != Mode::Passive)
+    }
+
+    /// Returns whether it is let in.
+    pub fn may_come(&self) -> bool {
+        self.mode != Mode::Active
+    }
+
+    /// Returns what it may open.
+    pub fn permits(&self) -> Permits {
+        Permits::new(self.may_open.iter().cloned()).introducing(self.proxy_protocol.iter().cloned())
+    }
+
+    fn check(&self, listens: bool) -> Result<(), SettingsError> {
+        let (mode, why) = match self.mode {
+            Mode::Active if self.url.is_none() => ("active", "and no `url` at which to dial it: add one"),
+            Mode::Passive if !listens => ("passive", "and nobody can come in: add a [listen] section"),
+            Mode::Active | Mode::Passive | Mode::Both => return Ok(()),
+        };
+        let name = self.name.clone().unwrap_or_else(|| "without a name".to_owned());
+        Err(SettingsError::NeverThere(name, mode, why))
     }
 
     /// Returns its key.
@@ -183,17 +238,18 @@ impl PeerSettings {
 impl Settings {
     /// Returns the peer that flows go to if no rule names one: the first that is dialled, or the first.
     pub fn first(&self) -> Option<&PeerSettings> {
-        self.peers.iter().find(|peer| peer.url.is_some()).or(self.peers.first())
+        self.peers.iter().find(|peer| peer.dials().is_some()).or(self.peers.first())
     }
 
-    /// Returns the keys of all peers.
+    /// Returns the keys of all peers that are let in.
     pub fn keys(&self) -> BTreeSet<PublicKey> {
-        self.peers.iter().filter_map(|peer| peer.key().ok()).collect()
+        self.peers.iter().filter(|peer| peer.may_come()).filter_map(|peer| peer.key().ok()).collect()
     }
 
     /// Returns the mark of what the proxy sends by itself. With it, its traffic is not intercepted.
     pub fn mark(&self) -> Option<u32> {
-        self.ways_in.tproxy.as_ref().map(|tproxy| tproxy.mark)
+        let tproxy = self.ways_in.tproxy.as_ref().map(|tproxy| tproxy.mark);
+        tproxy.or_else(|| self.ways_in.tun.as_ref().map(|tun| tun.mark))
     }
 
     /// Returns the sections that differ beyond what can change while the proxy runs.
@@ -201,7 +257,10 @@ impl Settings {
         let without_permits = |settings: &Self| {
             let mut plain = settings.clone();
             plain.rules.clear();
-            plain.peers.iter_mut().for_each(|peer| peer.may_open.clear());
+            for peer in &mut plain.peers {
+                peer.may_open.clear();
+                peer.proxy_protocol.clear();
+            }
             // Settings can always be written.
             serde_json::to_value(plain).unwrap_or_default()
         };
@@ -232,30 +291,9 @@ impl Settings {
             if let Some(peer) = rule.peer.as_ref().filter(|peer| !peers.contains(peer)) {
                 return Err(SettingsError::NoSuchPeer(rule.name.clone(), peer.clone()));
             }
-            if rule.action == Action::Direct && rule.protocol != Some(Protocol::Tcp) {
-                return Err(SettingsError::DirectDatagrams(rule.name.clone()));
-            }
-            let is_icmp = rule.protocol == Some(Protocol::Icmp);
-            if rule.to.iter().any(|to| (to.ports() == Ports::ICMP) != is_icmp) {
-                return Err(SettingsError::IcmpPorts(rule.name.clone()));
-            }
-            self.check_compression(rule)?;
+            RuleMistake::check(rule, |name| self.dictionaries.contains_key(name))?;
         }
         Ok(())
-    }
-
-    fn check_compression(&self, rule: &Rule) -> Result<(), SettingsError> {
-        if rule.compression.is_some() && rule.action != Action::Carry {
-            return Err(SettingsError::CompressesNothing(rule.name.clone()));
-        }
-        let Some(dictionary) = &rule.dictionary else { return Ok(()) };
-        if !rule.compression.is_some_and(Method::takes_dictionary) {
-            return Err(SettingsError::DictionaryForNothing(rule.name.clone()));
-        }
-        match self.dictionaries.contains_key(dictionary) {
-            true => Ok(()),
-            false => Err(SettingsError::NoSuchDictionary(rule.name.clone(), dictionary.clone())),
-        }
     }
 
     /// Checks what no single line shows.
@@ -269,20 +307,25 @@ impl Settings {
             if !keys.insert(key) {
                 return Err(SettingsError::Twice(key));
             }
+            peer.check(self.listen.is_some())?;
         }
         self.check_names()?;
         Rules::new(self.rules.clone())?;
-        let WaysIn { socks, connect, users, forward, tproxy } = &self.ways_in;
+        let WaysIn { socks, connect, users, forward, tproxy, tun } = &self.ways_in;
         tproxy.as_ref().map_or(Ok(()), TproxySettings::check)?;
+        tun.as_ref().map_or(Ok(()), TunSettings::check)?;
+        if tproxy.is_some() && tun.is_some() {
+            return Err(SettingsError::TwoInterceptions);
+        }
         let is_peer = |name: &str| self.peers.iter().any(|peer| peer.name.as_deref() == Some(name));
         self.multicast.as_ref().map_or(Ok(()), |multicast| multicast.check(is_peer))?;
         let carries = self.multicast.as_ref().is_some_and(|multicast| !multicast.groups.is_empty());
-        let comes_in =
-            socks.is_some() || connect.is_some() || !forward.is_empty() || tproxy.is_some() || carries;
+        let intercepts = tproxy.is_some() || tun.is_some();
+        let comes_in = socks.is_some() || connect.is_some() || !forward.is_empty() || intercepts || carries;
         if comes_in && self.first().is_none() {
             return Err(SettingsError::NowhereToGo);
         }
-        let serves = |peer: &PeerSettings| peer.url.is_some() && !peer.may_open.is_empty();
+        let serves = |peer: &PeerSettings| peer.dials().is_some() && !peer.may_open.is_empty();
         if !comes_in && self.listen.is_none() && !self.peers.iter().any(serves) {
             return Err(SettingsError::Nothing);
         }
@@ -353,7 +396,28 @@ mod tests {
             ),
             (
                 format!("{socks}{peer}[[rule]]\nname = 'r'\naction = 'drop'\ncompression = 'zstd'"),
-                "for flows that are carried",
+                "has `compression`, which is for flows that are carried",
+            ),
+            (format!("{socks}{peer}mode = 'passive'"), "nobody can come in"),
+            (format!("{socks}[[peer]]\nkey = '{key}'\nmode = 'active'"), "no `url` at which to dial it"),
+            (format!("{socks}{peer}paths = ['10.0.0.300']"), "proxy.toml:5:"),
+            (
+                format!("{socks}{peer}[[rule]]\nname = 'r'\ncap = '2 MB'"),
+                "proxy.toml:7:7: `2 MB` is not a rate",
+            ),
+            (format!("{socks}{peer}[[rule]]\nname = 'r'\nservice = 'ux'"), "`ux` is no service"),
+            (format!("{socks}{peer}[[rule]]\nname = 'r'\nby = 'web'"), "`web` is no way in"),
+            (format!("{socks}{peer}[[rule]]\nname = 'r'\ndscp = 64"), "`64` is no DSCP"),
+            (format!("{socks}{peer}[[rule]]\nname = 'r'\ndns = 'cached'"), "cached"),
+            (format!("{socks}{peer}[[rule]]\nname = 'r'\ngather = '1s'"), "at most 100ms"),
+            (format!("{socks}{peer}[[rule]]\nname = 'r'\nby = 'socks'\ndscp = 'ef'"), "can never match"),
+            (
+                format!("{socks}{peer}[[rule]]\nname = 'r'\nprotocol = 'tcp'\nservice = 'ru'"),
+                "has `service`, which is for datagrams",
+            ),
+            (
+                format!("{socks}{peer}[[rule]]\nname = 'r'\naction = 'drop'\ncap = '1mbit'"),
+                "has `cap`, which is for flows that are carried",
             ),
             (format!("{socks}{peer}may_open = ['10.0.0.0/8']"), "proxy.toml:5:"),
             (format!("{socks}{peer}may_opn = []"), "unknown setting `may_opn`"),
@@ -361,6 +425,14 @@ mod tests {
             (format!("[in.tproxy]\n{peer}"), "intercepts nothing"),
             (format!("[multicast]\ninterfaces = ['lan0']\ngroups = ['10.0.0.1:5']\n{peer}"), "no group"),
             ("[multicast]\ninterfaces = ['lan0']\ngroups = ['239.0.0.1:5']".to_owned(), "no peer to carry"),
+            (format!("[in.tun]\n{peer}"), "[in.tun] intercepts nothing"),
+            (format!("[in.tun]\nroutes = ['10.0.0.0/33']\n{peer}"), "proxy.toml:2:"),
+            (format!("[in.tun]\nstack = 'users'\n{peer}"), "proxy.toml:2:9"),
+            (format!("[in.tun]\nown_ipv4 = '10.0.0.0'\n{peer}"), "proxy.toml:2:12"),
+            (
+                format!("[in.tun]\nroutes = '10.0.0.0/8'\n[in.tproxy]\noutput = true\n{peer}"),
+                "would take traffic from one another",
+            ),
             (format!("{socks}{peer}[[rule]]\nname = 'r'\naccept = 'late'"), "late"),
         ] {
             let error = check(&text).unwrap_err();

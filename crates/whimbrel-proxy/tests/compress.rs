@@ -116,7 +116,7 @@ fn end_is_empty(end: &mut Compressed<Wire>) -> bool {
     end.inner().bytes.borrow().is_empty()
 }
 
-/// What programs write: records, noise, or the same byte again and again.
+/// The writes of a program: records, noise, or the same byte again and again.
 fn writes() -> impl Strategy<Value = Vec<Vec<u8>>> {
     let one = prop_oneof![
         (0..1_000_u64).prop_map(record),

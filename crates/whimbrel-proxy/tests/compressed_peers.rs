@@ -305,7 +305,7 @@ async fn next(mocket: &Mocket) -> Datagram {
     loop {
         let message = within(mocket.recv()).await.unwrap();
         let datagram = Datagram::from_bytes(message.payload).unwrap();
-        if !matches!(datagram, Datagram::Announcement(..)) {
+        if !matches!(datagram, Datagram::Announcement(..) | Datagram::Capabilities(_)) {
             return datagram;
         }
     }

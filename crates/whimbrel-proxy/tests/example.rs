@@ -32,7 +32,11 @@ fn whole() -> String {
 fn the_example_has_the_defaults_and_what_it_shows_is_right() {
     let value = |settings: &Settings| serde_json::to_value(settings).unwrap();
     assert_eq!(value(&parse(EXAMPLE)), value(&Settings::default()));
-    parse(&whole()).check().unwrap();
+    // A proxy has one of the two.
+    let (mut tproxy, mut tun) = (parse(&whole()), parse(&whole()));
+    assert!(tproxy.ways_in.tun.take().is_some() && tun.ways_in.tproxy.take().is_some());
+    tproxy.check().unwrap();
+    tun.check().unwrap();
 }
 
 #[test]

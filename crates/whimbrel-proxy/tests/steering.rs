@@ -150,8 +150,14 @@ async fn the_far_end_follows_a_priority_that_changes() {
     flow.read_exact(&mut [0; 5]).await.unwrap();
     for (rule, priority) in [("priority = 200", Some(200)), ("", None)] {
         near.rules(&format!("[[rule]]\nname = 'all'\n{rule}"));
-        let told = timeout(PATIENCE, mocket.recv()).await.unwrap().unwrap();
-        assert_eq!(Datagram::from_bytes(told.payload), Ok(Datagram::Priority(stream.id().0, priority)));
+        let told = loop {
+            let told = timeout(PATIENCE, mocket.recv()).await.unwrap().unwrap();
+            match Datagram::from_bytes(told.payload) {
+                Ok(Datagram::Capabilities(_)) => {}
+                told => break told,
+            }
+        };
+        assert_eq!(told, Ok(Datagram::Priority(stream.id().0, priority)));
     }
 }
 

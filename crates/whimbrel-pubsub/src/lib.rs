@@ -1,3 +1,9 @@
-//! What publishers, subscribers and brokers share.
+//! The parts that publishers, subscribers and brokers share.
 
 #![warn(missing_debug_implementations)]
+
+mod codec;
+pub mod coverage;
+pub mod message;
+pub mod property;
+pub mod topic;

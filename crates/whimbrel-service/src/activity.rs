@@ -17,6 +17,7 @@ use crate::error::ServiceError;
 ///
 /// In a configuration file, these are a section, or the path alone.
 #[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
 pub struct ActivityOptions {
     /// The log file. Older files have `.1`, `.2` and so on appended to this name.
     pub path: PathBuf,
@@ -39,6 +40,20 @@ impl ActivityOptions {
     /// Logs to this file, with the defaults.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), most_bytes: most_bytes(), keep: keep() }
+    }
+
+    /// Sets the size limit of a file, bytes.
+    #[must_use]
+    pub fn most_bytes(mut self, bytes: u64) -> Self {
+        self.most_bytes = bytes;
+        self
+    }
+
+    /// Sets the number of older files to keep.
+    #[must_use]
+    pub fn keep(mut self, files: u32) -> Self {
+        self.keep = files;
+        self
     }
 }
 
@@ -165,7 +180,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("whimbrel-activity-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let path = folder.join("log");
-        let options = ActivityOptions { most_bytes: 200, keep: 2, ..ActivityOptions::new(&path) };
+        let options = ActivityOptions::new(&path).most_bytes(200).keep(2);
         let log = ActivityLog::open(options.clone()).unwrap();
         for number in 0..20 {
             assert!(log.note("counted", serde_json::json!({ "number": number, "text": "line\nbreak" })));

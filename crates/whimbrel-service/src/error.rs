@@ -41,6 +41,16 @@ pub enum ServiceError {
         /// The system's error.
         error: io::Error,
     },
+    /// The configuration file cannot be watched.
+    #[error(
+        "cannot watch the folder of {file:?}: {error}; leave out `watch`, and use `whimbrel reload` or SIGHUP"
+    )]
+    Watch {
+        /// The file.
+        file: PathBuf,
+        /// The system's error.
+        error: io::Error,
+    },
     /// The system cannot report signals.
     #[error("the system reports no signals: {0}")]
     Signals(io::Error),

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 type Check = Box<dyn Fn() -> Result<(), String> + Send>;
 
-/// What a service says of its health. Clones are handles on the same.
+/// The health of a service, as it reports it. Clones are handles on the same.
 #[derive(Clone)]
 pub(crate) struct Health(Arc<Inner>);
 

@@ -6,8 +6,8 @@
 //!   for every part. [`key`] has these files, and [`local_paths`] the addresses to use. What people should know besides
 //!   errors is a [`Notice`].
 //! - [`Service`] has the interfaces of a running service: signals, a control socket for `status`, `reload` and `stop`,
-//!   metrics for Prometheus, an activity log, and readiness and watchdog notifications for systemd. Sockets and files
-//!   exist only if [`ServiceOptions`] ask for them. [`Service::finish`] ends the service politely.
+//!   and metrics for Prometheus. It also keeps an activity log and notifies systemd. Sockets and files exist only if
+//!   [`ServiceOptions`] ask for them. [`Service::finish`] ends the service politely.
 //! - [`ask`] is the client side of the control socket.
 //! - [`private_file`] reads and writes files with secrets.
 //!
@@ -63,6 +63,7 @@ mod service_options;
 mod service_settings;
 mod signals;
 mod status;
+mod watch;
 mod with_port;
 
 /// The crate whose metrics [`Metrics`] takes, in the version that fits.

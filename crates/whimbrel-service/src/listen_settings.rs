@@ -12,8 +12,7 @@ use whimbrel::ListenConfig;
 
 use crate::with_port::WithPort;
 
-/// What a listener is configured with in a file: the fields of [`ListenConfig`], and these. In a file, all stand in one
-/// section.
+/// The settings of a listener in a file: the fields of [`ListenConfig`], and these. In a file, all stand in one section.
 ///
 /// ```
 /// use whimbrel_service::{ListenSettings, parse_config};

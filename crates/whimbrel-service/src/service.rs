@@ -19,6 +19,7 @@ use crate::readiness::Readiness;
 use crate::service_options::ServiceOptions;
 use crate::signals::{Hangups, Interrupted, Interrupts};
 use crate::status::StatusReport;
+use crate::watch::Watch;
 
 /// The least time that peers have to ask once more for the end of a session that they missed.
 const FAREWELL: Duration = Duration::from_millis(300);
@@ -49,6 +50,7 @@ pub struct Service {
     commands: mpsc::Receiver<Command>,
     interrupts: Interrupts,
     hangups: Hangups,
+    watch: Option<Watch>,
     health: Health,
     readiness: Readiness,
 }
@@ -65,9 +67,13 @@ impl Service {
         endpoint: &Endpoint,
         more: impl Fn() -> serde_json::Value + Send + Sync + 'static,
     ) -> Result<Self, ServiceError> {
-        let ServiceOptions { name, version, control, metrics: address, activity, reload_on_hangup } = options;
+        let ServiceOptions { name, version, control, metrics: address, activity, reload_on_hangup, watch } =
+            options;
         let interrupts = Interrupts::listen().map_err(ServiceError::Signals)?;
         let hangups = Hangups::listen(reload_on_hangup).map_err(ServiceError::Signals)?;
+        let watch =
+            watch.map(|file| Watch::begin(&file).map_err(|error| ServiceError::Watch { file, error }));
+        let watch = watch.transpose()?;
         let health = Health::new();
         let (began, more) = (Instant::now(), Box::new(more));
         let metrics = Metrics::new(endpoint, &name, &version);
@@ -95,6 +101,7 @@ impl Service {
             commands,
             interrupts,
             hangups,
+            watch,
             health,
             readiness: Readiness::announce(),
         })
@@ -107,11 +114,26 @@ impl Service {
     pub async fn next(&mut self) -> Command {
         loop {
             tokio::select! {
-                Some(command) = self.commands.recv() => return command,
+                Some(command) = self.commands.recv() => {
+                    self.look(&command);
+                    return command;
+                }
                 signal = self.interrupts.next() => return Command::Stop(StoppedBy::Signal(signal)),
-                () = self.hangups.next() => return Command::Reload(Asked::by_nobody()),
+                () = self.hangups.next() => {
+                    let command = Command::Reload(Asked::by_nobody());
+                    self.look(&command);
+                    return command;
+                }
+                () = changed(&mut self.watch) => return Command::Reload(Asked::by_nobody()),
                 () = self.readiness.feed() => {}
             }
+        }
+    }
+
+    /// A file that is read anyway is not read again because it was saved.
+    fn look(&mut self, command: &Command) {
+        if let (Command::Reload(_), Some(watch)) = (command, &mut self.watch) {
+            watch.look();
         }
     }
 
@@ -198,6 +220,13 @@ impl Service {
 impl std::fmt::Debug for Service {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Service").field("name", &self.subject.name).finish_non_exhaustive()
+    }
+}
+
+async fn changed(watch: &mut Option<Watch>) {
+    match watch {
+        Some(watch) => watch.changed().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -22,6 +22,8 @@ pub struct ServiceOptions {
     pub activity: Option<ActivityOptions>,
     /// Whether SIGHUP means [`Command::Reload`](crate::Command::Reload). Default false: SIGHUP ends the process, as when its terminal closes.
     pub reload_on_hangup: bool,
+    /// The configuration file. Whenever it was saved, that means [`Command::Reload`](crate::Command::Reload). Default: no file is watched.
+    pub watch: Option<PathBuf>,
 }
 
 impl ServiceOptions {
@@ -55,6 +57,13 @@ impl ServiceOptions {
     #[must_use]
     pub fn activity(mut self, options: ActivityOptions) -> Self {
         self.activity = Some(options);
+        self
+    }
+
+    /// Sets [`watch`](field@ServiceOptions::watch).
+    #[must_use]
+    pub fn watch(mut self, file: impl Into<PathBuf>) -> Self {
+        self.watch = Some(file.into());
         self
     }
 

@@ -24,12 +24,16 @@ pub struct ServiceSettings {
     /// with that `path`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub activity: Option<ActivityOptions>,
+    /// Whether the configuration is read again when its file was saved. Default false. The file is named by
+    /// [`ServiceOptions::watch`](field@ServiceOptions::watch).
+    pub watch: bool,
 }
 
 impl ServiceSettings {
     /// Returns the options of a service with this name.
     pub fn options(self, name: impl Into<String>) -> ServiceOptions {
-        let Self { control, metrics, activity } = self;
+        // Only the program knows which file it is.
+        let Self { control, metrics, activity, watch: _ } = self;
         let mut options = ServiceOptions::new(name);
         (options.control, options.metrics, options.activity) = (control, metrics, activity);
         options

@@ -51,7 +51,7 @@ async fn another_user_is_refused_even_if_the_file_lets_them_connect() {
     let mut service = service(&control, "test").await;
     assert_eq!(fs::symlink_metadata(&control).unwrap().mode() & 0o777, 0o600);
     if fs::symlink_metadata(&control).unwrap().uid() != 0 {
-        return eprintln!("skipped: only root can act as another user");
+        return whimbrel_testing::skipped("only root can act as another user");
     }
     fs::set_permissions(&control, fs::Permissions::from_mode(0o666)).unwrap();
     // The stranger may not be able to reach the folder in which this program was built.

@@ -135,14 +135,12 @@ fn quantities_are_text() {
 
 #[test]
 fn stream_options_come_back() {
-    let options = StreamOptions {
-        cross_sequencing: Some(true),
-        gap_wait: Some(Duration::from_millis(250)),
-        credit: CreditPolicy::Latest { unread: 3 },
-        priority: 7,
-        window: Some(1 << 20),
-        ..StreamOptions::default()
-    };
+    let options = StreamOptions::default()
+        .cross_sequencing(Some(true))
+        .gap_wait(Some(Duration::from_millis(250)))
+        .credit(CreditPolicy::Latest { unread: 3 })
+        .priority(7)
+        .window(Some(1 << 20));
     let text = comes_back(&options);
     assert_eq!(parse_config::<StreamOptions>("x.toml", &text).unwrap(), options);
     let none: StreamOptions = parse_config("x.toml", "gap_wait = 'none'\nwindow = 'none'").unwrap();

@@ -1,4 +1,4 @@
-//! What systemd is told, by a process of its own.
+//! A process of its own notifies systemd.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

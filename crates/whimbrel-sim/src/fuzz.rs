@@ -20,7 +20,7 @@ use crate::pair::{End, Pair};
 use crate::world::SERVER;
 
 /// A fuzz target.
-pub struct Target {
+pub struct FuzzTarget {
     /// Its name, as in `fuzz/fuzz_targets` and `fuzz/corpus`.
     pub name: &'static str,
     /// The function that runs it on any bytes.
@@ -30,23 +30,23 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: &[Target] = &[
-    Target { name: "sack", run: sack_block, smoke: 20_000 },
-    Target { name: "data", run: data_block, smoke: 20_000 },
-    Target { name: "skip", run: skip_block, smoke: 20_000 },
-    Target { name: "taken", run: taken_block, smoke: 20_000 },
-    Target { name: "credit", run: credit_block, smoke: 20_000 },
-    Target { name: "stream_end", run: stream_end_block, smoke: 20_000 },
-    Target { name: "close", run: close_block, smoke: 20_000 },
-    Target { name: "params", run: params, smoke: 20_000 },
-    Target { name: "snapshot", run: snapshot, smoke: 3_000 },
-    Target { name: "suspended", run: suspended, smoke: 3_000 },
-    Target { name: "tickets", run: tickets, smoke: 20_000 },
-    Target { name: "url", run: url, smoke: 20_000 },
-    Target { name: "clear", run: clear_packets, smoke: 1_000 },
-    Target { name: "sealed", run: sealed_packets, smoke: 1_000 },
-    Target { name: "blocks", run: blocks_of_a_hostile_peer, smoke: 3_000 },
-    Target { name: "operations", run: operations, smoke: 400 },
+pub const TARGETS: &[FuzzTarget] = &[
+    FuzzTarget { name: "sack", run: sack_block, smoke: 20_000 },
+    FuzzTarget { name: "data", run: data_block, smoke: 20_000 },
+    FuzzTarget { name: "skip", run: skip_block, smoke: 20_000 },
+    FuzzTarget { name: "taken", run: taken_block, smoke: 20_000 },
+    FuzzTarget { name: "credit", run: credit_block, smoke: 20_000 },
+    FuzzTarget { name: "stream_end", run: stream_end_block, smoke: 20_000 },
+    FuzzTarget { name: "close", run: close_block, smoke: 20_000 },
+    FuzzTarget { name: "params", run: params, smoke: 20_000 },
+    FuzzTarget { name: "snapshot", run: snapshot, smoke: 3_000 },
+    FuzzTarget { name: "suspended", run: suspended, smoke: 3_000 },
+    FuzzTarget { name: "tickets", run: tickets, smoke: 20_000 },
+    FuzzTarget { name: "url", run: url, smoke: 20_000 },
+    FuzzTarget { name: "clear", run: clear_packets, smoke: 1_000 },
+    FuzzTarget { name: "sealed", run: sealed_packets, smoke: 1_000 },
+    FuzzTarget { name: "blocks", run: blocks_of_a_hostile_peer, smoke: 3_000 },
+    FuzzTarget { name: "operations", run: operations, smoke: 400 },
 ];
 
 /// Enough room to write any parsed block.

@@ -21,7 +21,7 @@ static ALLOCATOR: counting::Counting = counting::Counting;
 
 const MIB: u64 = 1 << 20;
 const WHOLE: u8 = data::BEGIN | data::END;
-/// What the account may miss: half-empty nodes of maps, queues that have just grown, and the error's text.
+/// The bytes that the account may miss: half-empty nodes of maps, queues that have just grown, and the error's text.
 const SLACK: u64 = MIB;
 
 /// The memory that this thread holds of what was allocated in [`counted`].

@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use whimbrel_sim::checker::complaint;
-use whimbrel_sim::fuzz::{TARGETS, Target, read_suspended, restored};
+use whimbrel_sim::fuzz::{FuzzTarget, TARGETS, read_suspended, restored};
 
-fn folder(target: &Target) -> PathBuf {
+fn folder(target: &FuzzTarget) -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "..", "..", "fuzz", "corpus", target.name].iter().collect()
 }
 
 /// The corpus of a target, in the order of the names.
-fn corpus(target: &Target) -> Vec<Vec<u8>> {
+fn corpus(target: &FuzzTarget) -> Vec<Vec<u8>> {
     let files = std::fs::read_dir(folder(target))
         .unwrap_or_else(|error| panic!("no corpus of {}: {error}", target.name));
     let mut names: Vec<PathBuf> = files.map(|file| file.expect("it is listed").path()).collect();
@@ -55,19 +55,19 @@ fn times() -> u32 {
 /// An input, and its failure.
 type Found = (Vec<u8>, String);
 
-fn run(target: &Target, input: &[u8]) -> Option<Found> {
+fn run(target: &FuzzTarget, input: &[u8]) -> Option<Found> {
     complaint(|| (target.run)(input)).err().map(|why| (input.to_vec(), why))
 }
 
 /// The first input that fails.
-fn smoke(target: &Target) -> Option<Found> {
+fn smoke(target: &FuzzTarget) -> Option<Found> {
     let corpus = corpus(target);
     assert!(!corpus.is_empty(), "an empty corpus of {}", target.name);
     corpus.iter().find_map(|input| run(target, input)).or_else(|| by_change(target, &corpus))
 }
 
 /// The first of many changed inputs that fails.
-fn by_change(target: &Target, corpus: &[Vec<u8>]) -> Option<Found> {
+fn by_change(target: &FuzzTarget, corpus: &[Vec<u8>]) -> Option<Found> {
     changes(corpus).take((target.smoke * times()) as usize).find_map(|input| run(target, &input))
 }
 

@@ -284,3 +284,27 @@ fn regression_fin_ack_may_come_with_or_before_the_fin_that_crossed() {
     assert!(pair.run_until(1000 * MS, |pair| pair.both_closed()));
     assert!(pair.now().since(begin) <= 41 * MS, "{:?}", pair.now().since(begin));
 }
+
+/// After seven SYNs, the round trip counted from the latest one. Where it is longer than 800 ms, that was a tenth of it.
+/// Then everything looked like a queue, and bulk crawled for half a minute.
+#[test]
+fn regression_the_round_trip_of_a_long_path_counts_from_the_right_syn() {
+    for (delay, least) in [(390, 780), (440, 880), (600, 1_200), (950, 1_900)] {
+        let mut pair = Pair::connected(3, TransportConfig::default(), &format!("delay={delay}ms"));
+        let shortest = pair.stats(End::Client).paths[0].rtt_min;
+        assert!(shortest >= MS * least, "{delay} ms there: {shortest:?}");
+        assert!(shortest <= MS * least + MS * 2, "{delay} ms there: {shortest:?}");
+    }
+}
+
+/// An answer that comes after many SYNs may belong to any of the latest. What was assumed then is forgotten once the round
+/// trip is known.
+#[test]
+fn regression_a_server_that_comes_late_is_not_taken_to_be_far_away() {
+    let mut pair = Pair::new(4, TransportConfig::default(), "delay=10ms,loss=100%");
+    pair.run(7_200 * MS);
+    pair.relink("delay=10ms");
+    assert!(pair.settle(1_000 * MS), "it answers a later SYN");
+    let path = pair.stats(End::Client).paths[0].clone();
+    assert!(path.rtt_min <= 30 * MS && path.rtt <= 50 * MS, "{:?}, {:?}", path.rtt_min, path.rtt);
+}

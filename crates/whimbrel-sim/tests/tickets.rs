@@ -255,7 +255,7 @@ fn after_a_restart_nothing_is_lost_or_doubled() {
 #[test]
 fn with_a_full_register_nothing_is_lost_or_doubled() {
     for seed in 0..100 {
-        let acceptor = AcceptorConfig { tickets_remembered: 1, ..AcceptorConfig::default() };
+        let acceptor = AcceptorConfig::default().tickets_remembered(1);
         let (mut world, client) = world_with(seed, BAD_LINK, listen().acceptor(acceptor));
         let first = first_visit(&mut world, client, 1000);
         let second = first_visit(&mut world, client, 1000);

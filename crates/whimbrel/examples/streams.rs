@@ -12,14 +12,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let near = client.connect(&url).await?;
     let far = server.accept().await.ok_or("the endpoint is closed")?;
 
-    let readings = near.open_messages(StreamOptions { priority: 50, ..StreamOptions::default() }).await?;
+    let readings = near.open_messages(StreamOptions::default().priority(50)).await?;
     // The peer learns of a stream with its first message.
     readings.send("begin").await?;
     let mut reader = far.accept_messages().await?;
     println!("{}", String::from_utf8_lossy(&reader.recv().await?.payload));
 
     let credit = CreditPolicy::Latest { unread: 1 };
-    reader.set_options(StreamOptions { credit, ..reader.options() })?;
+    reader.set_options(reader.options().credit(credit))?;
     let sender = readings.sender().unreliable().build();
     for number in 0..1_000 {
         sender.send(format!("reading {number}")).await?;

@@ -20,8 +20,8 @@ pub struct Opened {
     pub(crate) is_ours: bool,
 }
 
-/// Something that an endpoint can be bound to: an address as text (`[::]:4433` for all addresses of both families,
-/// port 0 for any port), a [`SocketAddr`], or a bound socket of the standard library.
+/// Something that an endpoint can be bound to: an address as text, a [`SocketAddr`], or a bound socket of the standard
+/// library. `[::]:4433` means all addresses of both families, and port 0 any port.
 pub trait ToSocket: sealed::Sealed {
     #[doc(hidden)]
     fn open(self) -> Result<Opened, BindError>;

@@ -38,8 +38,8 @@ const MOST_LOOPS: usize = 64;
 /// A UDP socket and the connections on it. Cheap to clone. Connections go on after the last clone is dropped.
 ///
 /// The tokio runtime in which it was bound drives it. Keep that runtime until the endpoint is no longer needed. Once
-/// the runtime is dropped or shut down, nothing is sent or received any more: the handles report no error, and their
-/// futures never end, in whichever runtime they are awaited.
+/// the runtime is dropped or shut down, nothing is sent or received any more. The handles then report no error, and
+/// their futures never end, in whichever runtime they are awaited.
 #[derive(Clone)]
 pub struct Endpoint {
     pub(crate) shared: Arc<EndpointShared>,
@@ -261,7 +261,7 @@ impl Endpoint {
         Ok(mocket)
     }
 
-    /// Exports the tickets received from servers as bytes. Keep them in a file, as secret as the private key: the next
+    /// Exports the tickets received from servers as bytes. Keep them in a file, as secret as the private key. The next
     /// run of the program can then send data with its first packet, so that it arrives after half a round trip. Each
     /// ticket is good for one connection.
     pub fn export_tickets(&self) -> Vec<u8> {

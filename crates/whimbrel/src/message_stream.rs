@@ -27,13 +27,13 @@ use crate::shared::Shared;
 /// use whimbrel::{CreditPolicy, StreamOptions};
 ///
 /// // Here, a stream of its own for what a person waits for.
-/// let urgent = mocket.open_messages(StreamOptions { priority: 200, ..StreamOptions::default() }).await?;
+/// let urgent = mocket.open_messages(StreamOptions::default().priority(200)).await?;
 /// urgent.send("stop").await?;
 ///
 /// // There, of a stream of positions, the newest ten.
 /// let mut positions = mocket.accept_messages().await?;
 /// let credit = CreditPolicy::Latest { unread: 10 };
-/// positions.set_options(StreamOptions { credit, ..positions.options() })?;
+/// positions.set_options(positions.options().credit(credit))?;
 /// let position = positions.recv().await?;
 /// # Ok(())
 /// # }

@@ -38,7 +38,7 @@ pub(crate) struct Door {
 ///
 /// An endpoint may have several on one address. A connection's datagrams come to another loop than its own where its
 /// peer's address has changed, or where it has several paths. That loop then serves the connection itself, for the
-/// same slice of time: a queue to its own loop would have to be limited, and would wake another task for each packet.
+/// same slice of time. A queue to its own loop would have to be limited, and would wake another task for each packet.
 pub(crate) async fn receive(shared: Arc<EndpointShared>, door: Door) {
     let mut changed = shared.changed.subscribe();
     let mut batch = RecvPool::new(BUFFERS);

@@ -10,7 +10,7 @@ use whimbrel_proto::session::{Session, StreamError};
 use whimbrel_proto::{StreamId, Time};
 
 use crate::error::StreamIoError;
-use crate::mocket::Mocket;
+use crate::mocket::{Mocket, end_of};
 use crate::stream_code::StreamCode;
 use crate::stream_half::Half;
 
@@ -187,13 +187,18 @@ impl StreamWriter {
     }
 
     fn fail(&mut self, error: StreamError) -> StreamIoError {
-        let why = match error {
-            StreamError::Stopped(code) => StreamIoError::Stopped(StreamCode(code)),
-            _ => match self.mocket.shared.lock().streams().stops.code(self.id) {
-                Some(code) => StreamIoError::Stopped(code),
-                None => StreamIoError::Ended,
-            },
+        let mut state = self.mocket.shared.lock();
+        let stopped = match error {
+            StreamError::Stopped(code) => Some(StreamCode(code)),
+            _ => state.streams().stops.code(self.id),
         };
+        // While the peer closes, a session takes no more bytes, although this end has not ended the stream.
+        let why = match (stopped, end_of(&state)) {
+            (Some(code), _) => StreamIoError::Stopped(code),
+            (None, Some(reason)) => StreamIoError::Closed(reason),
+            (None, None) => StreamIoError::Ended,
+        };
+        drop(state);
         self.half = Half::failed(why.clone());
         why
     }

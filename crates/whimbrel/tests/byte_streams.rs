@@ -11,8 +11,8 @@ use std::task::Poll;
 use join::join;
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use whimbrel::{
-    CloseReason, Config, Endpoint, Mocket, Stream, StreamCode, StreamIoError, StreamOpenError, SuspendMode,
-    SuspendedMocket, new_identity,
+    CloseReason, Config, Endpoint, Event, Mocket, Stream, StreamCode, StreamIoError, StreamOpenError,
+    SuspendMode, SuspendedMocket, new_identity,
 };
 
 async fn pair() -> (Endpoint, Endpoint, Mocket, Mocket) {
@@ -41,6 +41,25 @@ async fn writing_nothing_is_done_at_once() {
     there.read_to_end(&mut all).await.unwrap();
     assert_eq!(all, b"x");
     assert_eq!(inner(&here.write(b"").await.unwrap_err()), &StreamIoError::Ended);
+}
+
+/// It once said that this end had ended the stream.
+#[tokio::test]
+async fn regression_writing_to_a_peer_that_closes_says_why_it_closes() {
+    let (_server, _client, near, far) = pair().await;
+    let mut events = near.subscribe();
+    let (mut here, _there) = opened(&near, &far, b"x").await;
+    // Nobody reads this much, so the close cannot complete.
+    for _ in 0..100 {
+        near.send(vec![0; 10_000]).await.unwrap();
+    }
+    far.begin_close(7, "bye");
+    while !matches!(events.recv().await.unwrap(), Event::PeerClosing(_)) {}
+    for _ in 0..2 {
+        let late = here.write(b"too late").await.unwrap_err();
+        let StreamIoError::Closed(CloseReason::Peer(reason)) = inner(&late) else { panic!("{late:?}") };
+        assert_eq!((late.kind(), reason.code), (ErrorKind::ConnectionAborted, 7));
+    }
 }
 
 #[tokio::test]

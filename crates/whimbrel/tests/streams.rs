@@ -29,7 +29,7 @@ async fn a_stream_that_nobody_accepts_is_named_in_its_messages() {
 #[tokio::test]
 async fn streams_are_accepted_and_answered_and_a_stalled_one_holds_back_no_other() {
     let (_server, _client, near, far) = pair().await;
-    let options = StreamOptions { priority: 30, ..StreamOptions::default() };
+    let options = StreamOptions::default().priority(30);
     let bulk = near.open_messages(options).await.unwrap();
     let mut talk = near.open_messages(StreamOptions::default()).await.unwrap();
     // More than a stream's window, and nobody reads it.
@@ -61,7 +61,7 @@ async fn a_slow_reader_of_the_latest_gets_the_newest() {
     stream.send("begin").await.unwrap();
     let mut reader = far.accept_messages().await.unwrap();
     assert_eq!(reader.recv().await.unwrap().payload, "begin");
-    let latest = StreamOptions { credit: CreditPolicy::Latest { unread: 1 }, ..reader.options() };
+    let latest = reader.options().credit(CreditPolicy::Latest { unread: 1 });
     reader.set_options(latest).unwrap();
     let refused = far.set_stream_options(StreamId(0), latest);
     assert_eq!(refused, Err(StreamOptionsError::SharedInbox));

@@ -91,14 +91,14 @@ async fn message_streams_go_on_with_what_was_unread() {
     let identity = new_identity();
     let near = host(&identity).await.connect(&url).await.unwrap();
     let far = server.accept().await.unwrap();
-    let options = StreamOptions { priority: 30, ..StreamOptions::default() };
+    let options = StreamOptions::default().priority(30);
     let own = near.open_messages(options).await.unwrap();
     own.send("first").await.unwrap();
     let mut far_own = far.accept_messages().await.unwrap();
     let far_theirs = far.open_messages(StreamOptions::default()).await.unwrap();
     deliver(&far_theirs, "first").await;
     let theirs = near.accept_messages().await.unwrap();
-    let latest = StreamOptions { credit: CreditPolicy::Latest { unread: 1 }, ..theirs.options() };
+    let latest = theirs.options().credit(CreditPolicy::Latest { unread: 1 });
     theirs.set_options(latest).unwrap();
     let dropped = near.open_messages(StreamOptions::default()).await.unwrap();
     dropped.send("not gone yet").await.unwrap();

@@ -8,6 +8,7 @@ mod link_bench;
 mod mixed;
 mod packages;
 mod process;
+mod selectors;
 mod soak;
 mod test;
 mod tools;
@@ -33,6 +34,7 @@ enum Command {
     Lab(lab::Lab),
     Soak(soak::Soak),
     Mixed(mixed::Mixed),
+    Selectors(selectors::Selectors),
 }
 
 fn main() -> ExitCode {
@@ -43,6 +45,7 @@ fn main() -> ExitCode {
         Command::Lab(command) => command.run(),
         Command::Soak(command) => command.run(),
         Command::Mixed(command) => command.run(),
+        Command::Selectors(command) => command.run(),
     };
     result.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");

@@ -12,7 +12,7 @@ use crate::process::cargo;
 /// The features of the library. It must compile with none of them, and with each alone.
 pub(crate) const LIBRARY_FEATURES: [&str; 2] = ["serde", "tracing"];
 
-/// What crates.io shows or asks for.
+/// The fields that crates.io shows or asks for.
 const METADATA: [&str; 4] = ["description", "license", "readme", "rust_version"];
 
 /// Returns what is wrong with the packages that are published.

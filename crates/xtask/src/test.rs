@@ -56,6 +56,17 @@ impl Test {
         }
         let clippy = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"];
         tally.check("lints", cargo(&clippy))?;
+        let mut clippy = cargo(&["clippy", "--quiet", "--all-targets", "--features", "mutants"]);
+        clippy.args([
+            "--package",
+            "whimbrel-proto",
+            "--package",
+            "whimbrel-sim",
+            "--package",
+            "whimbrel-soak",
+        ]);
+        clippy.args(["--", "-D", "warnings"]);
+        tally.check("lints of planted faults", clippy)?;
         tally.packages()?;
         tally.check("the library without features", library_with(None))?;
         for feature in packages::LIBRARY_FEATURES {
@@ -78,6 +89,8 @@ impl Test {
             "fuzz_smoke",
         ];
         tally.tests("planted faults", &planted)?;
+        let planted = ["--package", "whimbrel-broker", "--features", "mutants", "--test", "mutants"];
+        tally.tests("planted faults of the broker", &planted)?;
         match tools::cryptography() {
             Ok(()) => {
                 let mut vectors = Command::new("python3");

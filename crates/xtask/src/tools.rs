@@ -29,6 +29,15 @@ pub(crate) fn nftables() -> Result<(), String> {
     package("nftables", || works(program("nft", &["--version"])))
 }
 
+/// Checks for a Java compiler and Maven, which fetch and run another broker's selectors. Installs them as [`tshark`] does.
+///
+/// # Errors
+/// The reason why selectors are not compared.
+pub(crate) fn java() -> Result<(), String> {
+    package("default-jdk-headless", || works(program("javac", &["--version"])))?;
+    package("maven", || works(program("mvn", &["--version"])))
+}
+
 fn package(name: &str, there: impl Fn() -> bool) -> Result<(), String> {
     if there() {
         return Ok(());

@@ -18,7 +18,7 @@ pub(crate) const OURS: &str = "whimbrel-proxy";
 /// Name of sing-box with hysteria2.
 pub(crate) const HYSTERIA: &str = "hysteria2";
 
-/// What carries the programs' connections.
+/// The proxies, or the plain link, that carry the programs' connections.
 pub(crate) struct Carrier {
     near: Option<Proxy>,
     far: Option<Proxy>,

@@ -58,8 +58,8 @@ pub(super) fn seconds(options: &Options) -> f64 {
     options.span(SPAN, QUICK_SPAN) + 4.0
 }
 
-/// Returns what loss and the other flows leave: the rate of a video in KB/s that shares the link with the datagrams and
-/// one image, and the percentages of datagrams that arrive.
+/// Returns what loss and the other flows leave: the rate of a video in KB/s, and the percentages of datagrams that arrive.
+/// The video shares the link with the datagrams and one image.
 pub(super) fn limit(condition: &str, metric: &str) -> Option<f64> {
     let (_, loss) = LINKS.iter().find(|(name, _)| *name == condition)?;
     let kept = |(size, _): (usize, f64)| (1.0 - loss).powi(fragments(size));

@@ -1,4 +1,4 @@
-//! What a pair of proxies costs on one machine, without a link.
+//! The cost of a pair of proxies on one machine, without a link.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::Stdio;

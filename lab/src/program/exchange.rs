@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Pause between two tries to reach the server.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// What to do.
+/// The load that the program makes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "load")]
 pub(crate) enum Load {
@@ -39,7 +39,7 @@ pub(crate) enum Load {
     Beat { connections: usize, every_ms: u64, seconds: f64 },
 }
 
-/// What came of it.
+/// The result of an exchange.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Exchanged {
     /// Connections that did all they should.
@@ -62,7 +62,7 @@ pub(crate) struct Exchange {
     /// SOCKS5 proxy to go through
     #[arg(long)]
     socks: Option<SocketAddr>,
-    /// What to do, as JSON
+    /// The load, as JSON
     #[arg(long)]
     load: String,
 }

@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// Time after the last datagram in which others may still arrive.
 const SETTLE: Duration = Duration::from_secs(3);
 
-/// What arrived of a stream.
+/// The part of a stream that arrived.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Watched {
     /// The stream.

@@ -192,7 +192,7 @@ fn trace(loss: &Loss) -> anyhow::Result<String> {
     let share = match loss {
         Loss::None => 0.0,
         Loss::Independent(share) => *share,
-        Loss::Bursts { .. } => bail!("rattan is not used with bursts of loss"),
+        Loss::Bursts { .. } | Loss::Clocked { .. } => bail!("rattan is not used with bursts of loss"),
     };
     Ok(format!("{{\"StaticLossConfig\":{{\"loss\":[{share}],\"duration\":\"1day\"}}}}"))
 }

@@ -81,7 +81,7 @@ pub(crate) async fn play(screen: &Screen, scale: &Scale, seed: u64) -> anyhow::R
     Ok(findings)
 }
 
-/// What was sent and what arrived.
+/// The data that was sent and the data that arrived.
 struct Shown {
     file: Vec<u8>,
     outage: Outage,
@@ -98,8 +98,8 @@ impl Outage {
     }
 }
 
-/// Returns the least share of so many datagrams that is what the loss leaves: four standard deviations below it, and a
-/// hundredth for what is dropped in front of a full link.
+/// Returns the least share of so many datagrams that is what the loss leaves. It lies four standard deviations below the
+/// mean, and a hundredth more for what is dropped in front of a full link.
 fn least_share(datagrams: usize) -> f64 {
     1.0 - LOSS - 4.0 * (LOSS * (1.0 - LOSS) / datagrams.max(1) as f64).sqrt() - 0.01
 }

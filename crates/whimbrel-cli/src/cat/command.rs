@@ -39,7 +39,7 @@ Examples:
 
 /// The code of the abort for a second peer.
 const BUSY: u64 = 3;
-/// What the peer is told if this end was interrupted.
+/// The text for the peer if this end was interrupted.
 const INTERRUPTED: &str = "interrupted";
 /// How long to keep answering a peer that closes more slowly.
 const LINGER: Duration = Duration::from_secs(5);
@@ -184,9 +184,9 @@ impl Side {
                 let settings = sources.read()?;
                 leaving.check_key(settings.listen.key.as_deref())?;
                 let Listening { endpoint, url } = settings.listen(paths).await?;
-                let has_file = sources.file().is_some();
                 let more = || serde_json::json!({});
-                let mut service = start("cat listen", &settings.service, has_file, &endpoint, more).await?;
+                let mut service =
+                    start("cat listen", &settings.service, sources.file(), &endpoint, more).await?;
                 let mut reload = Reload::new(sources, settings, &endpoint);
                 note(format_args!("listening {url}"));
                 let accepting = async {

@@ -17,7 +17,7 @@ use super::ending::{EarlyEnd, given_up, tell_reach};
 use super::figures::{Document, Heard, Sent, paths};
 use super::plan::{Mode, Plan};
 use super::screen::{Screen, print};
-use super::serve::await_control;
+use super::serve::{await_control, give_up};
 use super::sink::{Sink, Taken};
 use super::source::{Given, LAST_FIGURES, NO_SINK, Source, within};
 use super::ticket::TicketFile;
@@ -279,7 +279,10 @@ impl Measurement {
         let (one_clock, early) = tokio::select! {
             hello = await_control(mocket, hello) => match hello {
                 Ok(hello) => hello,
-                Err(why) => return Ok(Document::failed(&self.plan, EarlyEnd::Lost(shown(&why)))),
+                Err(why) => {
+                    give_up(mocket, &why);
+                    return Ok(Document::failed(&self.plan, EarlyEnd::Lost(shown(&why))));
+                }
             },
             () = stop.notified() => return Ok(Document::failed(&self.plan, EarlyEnd::Interrupted)),
             () = sleep_until(start + self.patience * ANSWER) => {

@@ -82,9 +82,8 @@ impl ServeCommand {
         let settings = sources.read()?;
         let Listening { endpoint, url } = settings.listen(sources.transport.paths.paths()?).await?;
         let counts = Arc::new(Counts::default());
-        let has_file = sources.file().is_some();
         let mut service =
-            start("perf serve", &settings.service, has_file, &endpoint, counts.status()).await?;
+            start("perf serve", &settings.service, sources.file(), &endpoint, counts.status()).await?;
         let mut reload = Reload::new(sources, settings, &endpoint);
         print_line(format_args!("listening {url}"))?;
         let activity = service.activity();
@@ -142,12 +141,17 @@ async fn serve(mocket: Mocket, counts: Arc<Counts>, activity: Option<ActivityLog
 async fn measure(mocket: Mocket) -> anyhow::Result<()> {
     let measured = carry_out(&mocket).await;
     if let Err(error) = &measured {
-        match error.downcast_ref::<TurnedAway>() {
-            Some(away) => mocket.abort(away.code, away.there),
-            None => mocket.abort(FAILED, &sentence(error)),
-        }
+        give_up(&mocket, error);
     }
     measured
+}
+
+/// Ends the session with an error that is this end's, and tells the other end why.
+pub(super) fn give_up(mocket: &Mocket, error: &Error) {
+    match error.downcast_ref::<TurnedAway>() {
+        Some(away) => mocket.abort(away.code, away.there),
+        None => mocket.abort(FAILED, &sentence(error)),
+    }
 }
 
 async fn carry_out(mocket: &Mocket) -> anyhow::Result<()> {

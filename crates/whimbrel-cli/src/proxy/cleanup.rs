@@ -1,11 +1,11 @@
 //! `whimbrel proxy cleanup`: what killed proxies left in the kernel.
 
 use clap::Args;
-use whimbrel_proxy::intercept::tproxy::{Leftovers, cleanup};
+use whimbrel_proxy::intercept::{Leftovers, cleanup};
 
 use crate::output::print_line;
 
-/// Removes what killed proxies left in the kernel: rules and routes for interception by TPROXY.
+/// Removes what killed proxies left in the kernel: rules and routes for interception.
 ///
 /// Proxies that run are left alone, and so is what others made. The next proxy that intercepts does the same when it starts.
 #[derive(Args, Clone, Debug)]

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use whimbrel_proxy::Settings;
-use whimbrel_proxy::policy::{Accept, Action, Decision, Key, Protocol, Rules};
+use whimbrel_proxy::policy::{
+    Accept, Action, Decision, Dns, Dscp, Key, Origin, Protocol, Rule, Rules, WayIn,
+};
 use whimbrel_proxy::protocol::{Host, InvalidTarget, Target};
 
 use crate::output::print_line;
@@ -26,6 +28,15 @@ pub(super) struct ExplainCommand {
     /// The program's address and port.
     #[arg(long, value_name = "ADDR", value_parser = units::address, default_value = "127.0.0.1:40000")]
     from: SocketAddr,
+    /// How the program comes in: socks, connect, forward, tproxy or tun. Without it, rules that ask for it are listed.
+    #[arg(long, value_name = "WAY")]
+    by: Option<WayIn>,
+    /// The interface on which its packets arrive.
+    #[arg(long, value_name = "NAME")]
+    interface: Option<String>,
+    /// The DSCP of its packets: a number, or a name such as ef.
+    #[arg(long, value_name = "DSCP")]
+    dscp: Option<Dscp>,
     /// The configuration file.
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
@@ -45,8 +56,17 @@ impl ExplainCommand {
         let settings = super::read(&self.config)?;
         let rules = Rules::new(settings.rules.clone()).map_err(|error| Misused(error.to_string()))?;
         let target = self.target()?;
-        let key = Key { protocol: self.protocol, target, source: self.from };
+        let origin = Origin { by: self.by, interface: self.interface.map(Into::into), dscp: self.dscp };
+        let key = Key { protocol: self.protocol, target, source: self.from, origin };
         let decision = rules.decide(&key);
+        for (at, rule) in unknown(&rules, &decision, &key) {
+            let (number, name, asked) = (at + 1, &rule.name, asked(rule, &key.origin));
+            let said = match self.by.filter(|by| !by.sees_packets()) {
+                Some(by) => format!("never for what comes in by {by}, of which it asks for {asked}"),
+                None => format!("{} if {asked} fits", said(&Decision::of(at, rule), &settings)),
+            };
+            print_line(format_args!("{said}: rule {number}, `{name}`"))?;
+        }
         for (at, rule) in rules.before(&decision, &key) {
             let conditions: Vec<_> = rule.when.iter().map(|condition| format!("`{condition}`")).collect();
             let what = said(&Decision::of(at, rule), &settings);
@@ -77,7 +97,29 @@ impl ExplainCommand {
     }
 }
 
-/// What becomes of a flow, in words.
+/// The rules before that of a decision that would match if more were known of how the flow comes in.
+fn unknown<'a>(
+    rules: &'a Rules,
+    decision: &Decision,
+    key: &'a Key,
+) -> impl Iterator<Item = (usize, &'a Rule)> {
+    let end = decision.rule.as_ref().map_or(rules.all().len(), |(at, _)| *at);
+    let all = rules.all()[..end].iter().enumerate();
+    all.filter(|(_, rule)| !rule.matches(key) && rule.might_match(key))
+}
+
+/// What a rule asks for that is not known.
+fn asked(rule: &Rule, origin: &Origin) -> String {
+    let all = [
+        ("the way in", !rule.by.is_empty() && origin.by.is_none()),
+        ("the interface", !rule.interface.is_empty() && origin.interface.is_none()),
+        ("the DSCP", !rule.dscp.is_empty() && origin.dscp.is_none()),
+    ];
+    let all: Vec<_> = all.into_iter().filter(|(_, asked)| *asked).map(|(what, _)| what).collect();
+    all.join(" and ")
+}
+
+/// Returns the fate of a flow, in words.
 fn said(decision: &Decision, settings: &Settings) -> String {
     let what = match decision.action {
         Action::Carry => match decision.peer.clone().or_else(|| first(settings)) {
@@ -95,11 +137,23 @@ fn said(decision: &Decision, settings: &Settings) -> String {
         Some(name) => format!(", compressed by {method} with the dictionary {name}"),
         None => format!(", compressed by {method}"),
     });
+    let service = decision.service.map(|service| format!(", datagrams by {}", service.short()));
+    let cap = decision
+        .cap
+        .map(|cap| format!(", at most {} with others of the rule", whimbrel::units::rate_text(cap)));
+    let gather = decision.gather.map(|gather| format!(", small datagrams gathered for {gather:?}"));
+    let dns = if decision.dns == Dns::Cache { ", DNS from the cache" } else { "" };
+    let hold = decision.hold_bytes.map(|bytes| format!(", {bytes} bytes held in an outage"));
     let early = decision.accept == Some(Accept::Early);
     let accepted = if early { ", accepted at once if it is intercepted" } else { "" };
     what + &compression.unwrap_or_default()
         + &priority.unwrap_or_default()
         + &lifetime.unwrap_or_default()
+        + &service.unwrap_or_default()
+        + &cap.unwrap_or_default()
+        + &gather.unwrap_or_default()
+        + dns
+        + &hold.unwrap_or_default()
         + accepted
 }
 

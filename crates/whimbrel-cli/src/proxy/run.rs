@@ -16,7 +16,7 @@ use super::sources::Sources;
 use super::upgrade::{self, Heir};
 use crate::monitor;
 use crate::output::{note, print_line};
-use crate::process::{RuntimeOptions, STOP_PATIENCE, interrupted};
+use crate::process::{Misused, RuntimeOptions, STOP_PATIENCE, interrupted};
 
 /// The most sessions of one peer. It needs one; more are of a peer that was restarted.
 const MOST_SESSIONS: usize = 16;
@@ -32,6 +32,10 @@ const GIVES_UP: Duration = Duration::from_secs(10);
 const AGAIN: Duration = Duration::from_secs(1);
 /// How often it is tried again.
 const LOOK: Duration = Duration::from_millis(10);
+
+/// Its interface belongs to its process.
+const NOT_REPLACED: &str =
+    "a proxy with [in.tun] cannot be replaced while it runs: stop it, and start the other without --replace";
 
 /// Runs a proxy until Ctrl-C or SIGTERM.
 ///
@@ -57,6 +61,9 @@ impl RunCommand {
     async fn serve(self) -> anyhow::Result<()> {
         let settings = self.sources.read()?;
         raise_file_limit(&settings);
+        if self.replace && settings.ways_in.tun.is_some() {
+            return Err(Misused(NOT_REPLACED.to_owned()).into());
+        }
         let mut taken = match self.replace {
             true => Some(upgrade::take_over(&settings).await?),
             false => None,
@@ -85,7 +92,7 @@ impl RunCommand {
             proxy.go_on(std::mem::take(&mut parcel));
             let Some(other) = self.until_over(&mut service, &mut proxy).await else {
                 tokio::select! {
-                    _ = proxy.drain(STOP_PATIENCE) => {}
+                    _ = proxy.drain(settings.limits.drain) => {}
                     // A second signal: at once.
                     _ = service.next() => {}
                 }
@@ -116,8 +123,8 @@ impl RunCommand {
         let status: Arc<OnceLock<ProxyStatus>> = Arc::default();
         let shown = Arc::clone(&status);
         let more = move || shown.get().map_or(serde_json::Value::Null, ProxyStatus::shown);
-        let has_file = self.sources.config.is_some();
-        let service = monitor::start("proxy", &settings.service, has_file, &endpoint, more).await?;
+        let file = self.sources.config.as_deref();
+        let service = monitor::start("proxy", &settings.service, file, &endpoint, more).await?;
         let proxy = Proxy::prepare(settings, &endpoint, service.activity(), note, parcel).await?;
         proxy.register(service.metrics());
         drop(status.set(proxy.status()));
@@ -137,6 +144,10 @@ impl RunCommand {
                     let reloaded = self.reload(proxy);
                     service.reloaded();
                     monitor::answer(service, asked, reloaded);
+                }
+                // The other process is told by the end of the connection.
+                Command::HandOver(_) if proxy.keeps_interface() => {
+                    note(format_args!("nothing is handed over: {NOT_REPLACED}"));
                 }
                 Command::HandOver(stream) => match Heir::offer(stream).await {
                     Ok(heir) => return Some(heir),

@@ -34,12 +34,12 @@ pub(super) struct TrainCommand {
     /// The size of the dictionary. 16 KB suits records of up to some KB.
     #[arg(long, value_name = "SIZE", value_parser = units::bytes, default_value = "16KB")]
     size: u64,
-    /// What a record is [default: a line if there is one FILE, else a file].
+    /// The unit that is a record [default: a line if there is one FILE, else a file].
     #[arg(long, value_name = "WHAT")]
     records: Option<Records>,
 }
 
-/// What a record is.
+/// The unit that is a record.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 enum Records {
     /// Each line of each file.

@@ -6,7 +6,7 @@ use whimbrel_service::take_over as ask;
 
 use crate::process::Misused;
 
-/// What was taken over, and from whom.
+/// The parcel that was taken over, and from whom.
 pub(super) struct Taken {
     pub(super) parcel: Parcel,
     dialog: Dialog,

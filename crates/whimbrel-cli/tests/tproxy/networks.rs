@@ -1,4 +1,5 @@
 //! Three hosts in a row, made of network namespaces: a client, a gateway, and a far host with servers.
+#![allow(dead_code, reason = "each test file uses a part")]
 
 use std::fs::File;
 use std::process::Command;
@@ -170,15 +171,20 @@ impl Networks {
 
     /// The command that starts a near proxy.
     pub(crate) fn near(&self, url: &str, tproxy: &str, rules: &str) -> Command {
+        self.near_by(url, &format!("[in.tproxy]\n{tproxy}"), rules)
+    }
+
+    /// The command that starts a near proxy with this section as its way in.
+    pub(crate) fn near_by(&self, url: &str, way_in: &str, rules: &str) -> Command {
         let file = self.homes[0].file("near.toml");
-        let text = format!("[in.tproxy]\n{tproxy}\n[[peer]]\nname = 'far'\nurl = '{url}'\n{rules}\n");
+        let text = format!("{way_in}\n[[peer]]\nname = 'far'\nurl = '{url}'\n{rules}\n");
         std::fs::write(&file, text).unwrap();
         let mut command = whimbrel(&self.homes[0]);
         command.args(["proxy", "run", "--config"]).arg(&file);
         command
     }
 
-    /// What there is of ours in the gateway's kernel.
+    /// Returns everything of ours that is in the gateway's kernel.
     pub(crate) fn left(&self) -> String {
         let mut left = self.gate.command("nft list tables");
         for family in ["-4", "-6"] {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::common::{Running, assert_fails};
 use crate::networks::{Networks, PATIENCE, until};
-use crate::{again, dial, exchange, payload, read_to_end, udp};
+use crate::programs::{again, dial, exchange, payload, read_to_end, udp};
 
 /// The bytes that a busy flow has in each direction, and the pause between its parts.
 const BUSY: usize = 20_000_000;

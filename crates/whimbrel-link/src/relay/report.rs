@@ -89,6 +89,7 @@ impl Lane {
             "offered_bytes": stats.offered_bytes,
             "delivered": stats.delivered,
             "delivered_bytes": stats.delivered_bytes,
+            "policed": stats.policed,
             "queue_drops": stats.queue_drops,
             "loss_drops": stats.loss_drops,
             "outage_drops": stats.outage_drops,
@@ -136,10 +137,11 @@ impl fmt::Display for RelayReport {
 
 type Row = (&'static str, fn(&LinkStats) -> u64);
 
-const ROWS: [Row; 12] = [
+const ROWS: [Row; 13] = [
     ("packets offered", |stats| stats.offered),
     ("packets delivered", |stats| stats.delivered),
     ("IP bytes delivered", |stats| stats.delivered_bytes),
+    ("dropped by the policer", |stats| stats.policed),
     ("dropped at the queue", |stats| stats.queue_drops),
     ("lost at random", |stats| stats.loss_drops),
     ("lost in outages", |stats| stats.outage_drops),

@@ -3,7 +3,7 @@
 //! It follows draft-cheng-iccrg-delivery-rate-estimation, with one difference. The draft counts what was delivered
 //! since a packet was sent. This sampler also counts *progress*: how far the newest acknowledged packet lies beyond
 //! the packet that was the newest acknowledged when it was sent. A packet lost behind the bottleneck has used the
-//! bottleneck nevertheless, so progress shows the bottleneck's rate however much is lost, without the noise that loss
+//! bottleneck nevertheless, so progress shows the bottleneck's rate however much is lost. It lacks the noise that loss
 //! adds to a count of deliveries. Progress shows too much where packets are dropped before the bottleneck;
 //! [`RateSample::delivered`] covers that case.
 

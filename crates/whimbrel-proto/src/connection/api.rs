@@ -72,9 +72,9 @@ impl Connection {
         self.peer.on_protocol(protocol);
     }
 
-    /// Fills `out` with keying material that both ends of the connection have and nobody else, told apart by `label` and `context`
-    /// (as RFC 5705): to bind something else to the connection, for example. It changes when the session goes on over another connection,
-    /// not when packet keys are updated.
+    /// Fills `out` with keying material that both ends of the connection have and nobody else, told apart by `label` and
+    /// `context` (as RFC 5705). It can bind something else to the connection, for example. It changes when the session
+    /// goes on over another connection, not when packet keys are updated.
     ///
     /// # Errors
     /// [`ExportError`].

@@ -10,9 +10,6 @@
 //! - `lifecycle`: closing, suspending, resuming and reattaching.
 //! - `control`: the queue of the connection's own blocks.
 //! - `observe`: events, statistics and quality thresholds.
-//!
-//! Call order: first `handle_datagram`, `handle_timeout` and commands; then drain `poll_transmit`,
-//! `poll_endpoint_event` and `poll_event`; then sleep until `poll_timeout`.
 
 mod api;
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::control::control_queue::ControlBlock;
-use super::control::notices::Notices;
+use super::control::notices::ControlNotices;
 use super::event::{EndpointAnswer, EndpointEvent, Event};
 use super::handshake::ticketing::IssuedTicket;
 use super::lifecycle::suspended::Suspended;
@@ -62,7 +62,7 @@ fn nothing_that_holds_a_secret_prints_it() {
     let mut store = TicketStore::default();
     store.insert(ticket());
     let params = Params { first_reset_token: Some(token), resume: Some(proof), ..Params::default() };
-    let mut notices = Notices::default();
+    let mut notices = ControlNotices::default();
     notices.push(vec![BYTE; 40]);
     hides("Secret", &Secret::new([BYTE; 32]));
     hides("Identity", &Identity::from_secret([BYTE; 32]));
@@ -78,7 +78,7 @@ fn nothing_that_holds_a_secret_prints_it() {
     hides("EndpointEvent", &EndpointEvent::PeerResetToken(token));
     hides("Suspended", &suspended());
     hides("Claim", &suspended().claim);
-    hides("Notices", &notices);
+    hides("ControlNotices", &notices);
     hides("ControlBlock", &ControlBlock::Ticket(1));
 }
 

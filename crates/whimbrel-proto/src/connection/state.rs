@@ -51,7 +51,12 @@ pub(crate) struct Setup {
     pub(crate) rng: ChaCha20Rng,
 }
 
-/// One connection: the keys and paths that carry a session now. See the [module](crate::connection).
+/// One connection: the keys and paths that carry a session now.
+///
+/// Call [`handle_datagram`](Self::handle_datagram), [`handle_timeout`](Self::handle_timeout) and commands first. Then
+/// drain [`poll_transmit`](Self::poll_transmit), [`poll_endpoint_event`](Self::poll_endpoint_event) and
+/// [`poll_event`](Self::poll_event), and sleep until [`poll_timeout`](Self::poll_timeout). Any input may change all of
+/// them.
 pub struct Connection {
     pub(super) side: Side,
     pub(super) config: Arc<TransportConfig>,

@@ -86,7 +86,7 @@ impl Connection {
             Timer::Opening => self.opening.as_ref().map(|opening| opening.timeout()),
             Timer::Session => self.session.poll_timeout(),
             Timer::Paths => self.paths_timeout(),
-            Timer::Retired => self.supply.retired.timeout(),
+            Timer::Retired => self.supply.free_at(),
             Timer::Quality => self.next_quality_check(),
             Timer::KeepAlive => self.keep_alive_at(),
             Timer::EarlyKeys => self.early_keys.until,
@@ -95,13 +95,8 @@ impl Connection {
 
     fn paths_timeout(&self) -> Option<Time> {
         let of_paths = self.paths.iter().filter_map(|path| path.timeout(self.keys.is_some())).min();
-        let candidates = [
-            of_paths,
-            self.other_probes_at(),
-            self.supply.attempts.timeout(),
-            self.supply.quota.timeout(),
-            self.steering.changeover.timeout(),
-        ];
+        let candidates =
+            [of_paths, self.other_probes_at(), self.supply.timeout(), self.steering.changeover.timeout()];
         candidates.into_iter().flatten().min()
     }
 

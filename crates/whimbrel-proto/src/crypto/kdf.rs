@@ -64,7 +64,7 @@ impl Secret {
         debug_assert!(out.len() <= 64, "no key is longer");
         let info = [b"whimbrel ".as_slice(), label.as_bytes(), context];
         Prk::new_less_safe(HKDF_SHA256, self.0.as_slice())
-            .expand(&info, Length(out.len()))
+            .expand(&info, OutputLength(out.len()))
             .and_then(|okm| okm.fill(out))
             .expect("lengths far below HKDF's limit of 8,160 bytes");
     }
@@ -74,7 +74,7 @@ impl Secret {
         let length = (label.len() as u64).to_be_bytes();
         let info = [b"whimbrel export ".as_slice(), &length, label, context];
         Prk::new_less_safe(HKDF_SHA256, self.0.as_slice())
-            .expand(&info, Length(out.len()))
+            .expand(&info, OutputLength(out.len()))
             .and_then(|okm| okm.fill(out))
             .is_ok()
     }
@@ -115,9 +115,9 @@ impl Drop for Secret {
     }
 }
 
-struct Length(usize);
+struct OutputLength(usize);
 
-impl KeyType for Length {
+impl KeyType for OutputLength {
     fn len(&self) -> usize {
         self.0
     }

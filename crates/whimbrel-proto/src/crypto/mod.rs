@@ -33,6 +33,6 @@ pub use packet_keys::{HeaderKey, OpenKey, SealKey, key_log_line};
 pub use register::{Register, Seen};
 pub use reset::{ResetKey, ResetToken};
 pub use resumption::{Claim, Proof};
-pub(crate) use ticket::Claim as TicketClaim;
+pub(crate) use ticket::TicketClaim;
 pub use ticket::{PathMemory, TicketError, TicketJar};
 pub(crate) use tries::{Tries, Try};

@@ -57,7 +57,7 @@ pub enum TicketError {
 
 /// The contents of a ticket, before its bearer has proven to be its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Claim {
+pub(crate) struct TicketClaim {
     pub(crate) server_id: ConnectionId,
     pub(crate) repeated: bool,
     pub(crate) memory: PathMemory,
@@ -155,7 +155,7 @@ impl TicketJar {
         now: Time,
         ticket: &[u8],
         ephemeral: &[u8; 32],
-    ) -> Result<Claim, TicketError> {
+    ) -> Result<TicketClaim, TicketError> {
         let mut ticket: [u8; Self::TICKET_LEN] = ticket.try_into().map_err(|_| TicketError::Invalid)?;
         let (id, sealed) = ticket.split_first_chunk_mut::<8>().ok_or(TicketError::Invalid)?;
         let server_id = ConnectionId::from_bytes(*id);
@@ -174,7 +174,7 @@ impl TicketJar {
             rate: u64::from_be_bytes(*rate),
             rtt: Duration::from_nanos(u64::from_be_bytes(*rtt)),
         };
-        Ok(Claim { server_id, repeated, memory, until, owner: *owner })
+        Ok(TicketClaim { server_id, repeated, memory, until, owner: *owner })
     }
 
     /// Uses up a ticket once its bearer has proven to hold the key `bearer`. Another PING may have used it since
@@ -182,7 +182,7 @@ impl TicketJar {
     pub(crate) fn redeem(
         &mut self,
         now: Time,
-        claim: &Claim,
+        claim: &TicketClaim,
         ephemeral: [u8; 32],
         bearer: &PublicKey,
     ) -> Result<Seen, TicketError> {
@@ -201,7 +201,7 @@ impl TicketJar {
     }
 
     /// Voids a ticket that was read but not used.
-    pub(crate) fn withdraw(&mut self, claim: &Claim) {
+    pub(crate) fn withdraw(&mut self, claim: &TicketClaim) {
         self.used.withdraw(claim.server_id, claim.until);
     }
 

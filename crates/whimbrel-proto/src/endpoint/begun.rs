@@ -24,7 +24,7 @@ const GENERATION: Duration = Duration::from_secs(5);
 const SECONDS: usize = (KEPT.as_secs() + GENERATION.as_secs()) as usize;
 
 /// A keyed hash of session and client.
-type Tag = [u8; 16];
+type SessionTag = [u8; 16];
 
 /// The memory of begun sessions; see the module documentation. It is independent of receive loops: several on one
 /// port may share it.
@@ -36,7 +36,7 @@ pub(super) struct Begun {
 
 struct Generation {
     since: Time,
-    tags: BTreeSet<Tag>,
+    tags: BTreeSet<SessionTag>,
 }
 
 impl Begun {
@@ -76,7 +76,7 @@ impl Begun {
         }
     }
 
-    fn tag(&self, session: &[u8; 16], client: &PublicKey) -> Tag {
+    fn tag(&self, session: &[u8; 16], client: &PublicKey) -> SessionTag {
         let mut context = [0; 48];
         context[..16].copy_from_slice(session);
         context[16..].copy_from_slice(client.as_bytes());

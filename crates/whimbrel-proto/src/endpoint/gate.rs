@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use super::networks::{Known, Network, SIZES};
-use super::rates::{Budget, Trickle};
+use super::rates::{RatePerKey, Trickle};
 use super::settings::ListenConfig;
 use crate::handshake::Effort;
 use crate::{ConnectionId, Time};
@@ -20,8 +20,8 @@ pub(super) struct Gate {
     all: Trickle,
     /// Key agreements for strangers, which count in `all` as well.
     strangers: Trickle,
-    networks: [Budget<Network>; SIZES.len()],
-    tickets: Budget<ConnectionId>,
+    networks: [RatePerKey<Network>; SIZES.len()],
+    tickets: RatePerKey<ConnectionId>,
     known: Known,
 }
 

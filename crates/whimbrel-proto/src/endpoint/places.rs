@@ -16,11 +16,11 @@ pub(super) struct Place {
     /// only share a limit.
     pub(super) key: u64,
     /// The network; 0 for loopback, which has none.
-    network: Network,
+    network: Prefix,
 }
 
 /// An address prefix, with its family and length encoded in the low byte.
-pub(super) type Network = u64;
+pub(super) type Prefix = u64;
 
 /// The code of an IPv4 /24.
 const V4_24: u64 = 1;
@@ -35,12 +35,12 @@ impl Place {
     }
 
     /// The largest network around it; `None` for loopback.
-    pub(super) fn widest(self) -> Option<Network> {
+    pub(super) fn widest(self) -> Option<Prefix> {
         networks(self).last()
     }
 }
 
-fn network(ip: IpAddr) -> Network {
+fn network(ip: IpAddr) -> Prefix {
     match ip.to_canonical() {
         ip if ip.is_loopback() => 0,
         IpAddr::V4(ip) => u64::from(u32::from(ip)) >> 8 << 8 | V4_24,
@@ -49,12 +49,12 @@ fn network(ip: IpAddr) -> Network {
 }
 
 /// The next larger network around a network.
-fn wider(network: Network) -> Option<Network> {
+fn wider(network: Prefix) -> Option<Prefix> {
     (network & 0xff == V6_56).then_some(network >> 16 << 16 | V6_48)
 }
 
 /// The number of connections that a network may have.
-fn share(network: Network, listen: &ListenConfig) -> usize {
+fn share(network: Prefix, listen: &ListenConfig) -> usize {
     let share = listen.max_connections.saturating_mul(listen.network_share.into()) / 100;
     let share = if network & 0xff == V6_56 { share / 2 } else { share };
     share.max(LEAST)
@@ -64,7 +64,7 @@ fn share(network: Network, listen: &ListenConfig) -> usize {
 #[derive(Debug, Default)]
 pub(super) struct Places {
     keys: BTreeMap<u64, u32>,
-    networks: BTreeMap<Network, u32>,
+    networks: BTreeMap<Prefix, u32>,
 }
 
 /// A limit that is reached.
@@ -111,7 +111,7 @@ impl Places {
     }
 }
 
-fn networks(place: Place) -> impl Iterator<Item = Network> {
+fn networks(place: Place) -> impl Iterator<Item = Prefix> {
     let first = Some(place.network).filter(|network| *network != 0);
     first.into_iter().chain(first.and_then(wider))
 }

@@ -44,18 +44,18 @@ fn each(limit: u32) -> Duration {
 
 /// A limit per second for each key. Beyond [`Self::MAX_KEYS`] keys, further keys are refused.
 #[derive(Debug)]
-pub(super) struct Budget<K> {
+pub(super) struct RatePerKey<K> {
     second: u64,
     spent: BTreeMap<K, u32>,
 }
 
-impl<K> Default for Budget<K> {
+impl<K> Default for RatePerKey<K> {
     fn default() -> Self {
         Self { second: 0, spent: BTreeMap::new() }
     }
 }
 
-impl<K: Ord> Budget<K> {
+impl<K: Ord> RatePerKey<K> {
     const MAX_KEYS: usize = 16_384;
 
     pub(super) fn take(&mut self, now: Time, key: K, limit: u32) -> bool {

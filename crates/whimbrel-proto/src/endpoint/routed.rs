@@ -60,7 +60,7 @@ pub struct EndpointStats {
     pub refused: u64,
     /// PINGs whose key agreements were run.
     pub agreements: u64,
-    /// PINGs with a valid cookie or ticket whose key agreements were not run: an address, a ticket or all clients
+    /// PINGs with a valid cookie or ticket whose key agreements were not run. An address, a ticket or all clients
     /// together had reached a limit per second, or there were too many connections.
     pub over_budget: u64,
     /// PINGs among those refused with a valid cookie or ticket that did not open.

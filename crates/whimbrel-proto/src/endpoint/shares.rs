@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::places::{Network, Place};
+use super::places::{Place, Prefix};
 use crate::budget::Budgets;
 
 /// A key may take at most one part in this many of the free bytes.
@@ -19,7 +19,7 @@ const OF_NETWORK: u64 = 2;
 pub(super) struct Shares {
     keys: BTreeMap<u64, Share>,
     /// The share of each network, and the number of keys that use it.
-    networks: BTreeMap<Network, (u32, Budgets)>,
+    networks: BTreeMap<Prefix, (u32, Budgets)>,
     /// Keys without connections whose data is still held because nobody has read it yet. They are checked again
     /// later.
     gone: VecDeque<u64>,
@@ -34,7 +34,7 @@ struct Share {
     connections: u32,
     /// The network from which the key first connected; the key counts against it wherever else it connects from.
     /// `None` if the listener is not open.
-    network: Option<Network>,
+    network: Option<Prefix>,
     budgets: Budgets,
 }
 
@@ -82,13 +82,13 @@ impl Shares {
     }
 }
 
-fn enter(networks: &mut BTreeMap<Network, (u32, Budgets)>, network: Network, whole: &Budgets) -> Budgets {
+fn enter(networks: &mut BTreeMap<Prefix, (u32, Budgets)>, network: Prefix, whole: &Budgets) -> Budgets {
     let (keys, budgets) = networks.entry(network).or_insert_with(|| (0, whole.share(OF_NETWORK)));
     *keys += 1;
     budgets.clone()
 }
 
-fn leave(networks: &mut BTreeMap<Network, (u32, Budgets)>, network: Network) {
+fn leave(networks: &mut BTreeMap<Prefix, (u32, Budgets)>, network: Prefix) {
     if let Some((keys, _)) = networks.get_mut(&network) {
         *keys -= 1;
         if *keys == 0 {

@@ -10,7 +10,7 @@ use super::begun::Begun;
 use super::gate::Gate;
 use super::networks::Network;
 use super::places::{Place, Places};
-use super::rates::Budget;
+use super::rates::RatePerKey;
 use super::shares::Shares;
 use super::tokens::Tokens;
 use super::told::Told;
@@ -53,7 +53,7 @@ pub struct Endpoint {
     pub(super) shares: Shares,
     pub(super) next_handle: usize,
     pub(super) gate: Gate,
-    pub(super) reset_budget: Budget<()>,
+    pub(super) reset_budget: RatePerKey<()>,
     pub(super) stats: EndpointStats,
     pub(super) told: Told,
     pub(super) aes_in_hardware: bool,
@@ -150,7 +150,7 @@ impl Endpoint {
             shares: Shares::default(),
             next_handle: 0,
             gate: Gate::default(),
-            reset_budget: Budget::default(),
+            reset_budget: RatePerKey::default(),
             stats: EndpointStats::default(),
             told: Told::default(),
             aes_in_hardware,

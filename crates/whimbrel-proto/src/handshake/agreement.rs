@@ -46,11 +46,11 @@ pub(super) struct PingAsked {
     pub(super) client_id: ConnectionId,
     /// The client's ephemeral key.
     pub(super) ephemeral: [u8; 32],
-    pub(super) pass: Proof,
+    pub(super) pass: PingProof,
 }
 
 /// The checked cookie or ticket of a PING.
-pub(super) enum Proof {
+pub(super) enum PingProof {
     /// A cookie, and when it expires.
     Cookie {
         until: Time,
@@ -58,7 +58,7 @@ pub(super) enum Proof {
     Ticket(TicketClaim),
 }
 
-impl Proof {
+impl PingProof {
     const fn memory(&self) -> Option<PathMemory> {
         match self {
             Self::Cookie { .. } => None,
@@ -84,7 +84,7 @@ debug_only!(Agreed { opened });
 impl Agreement {
     /// Returns whether the PING came with a ticket.
     pub const fn has_ticket(&self) -> bool {
-        matches!(self.asked.pass, Proof::Ticket(_))
+        matches!(self.asked.pass, PingProof::Ticket(_))
     }
 
     /// Opens message 1. This costs two Diffie-Hellman operations, or one if the message is forged.

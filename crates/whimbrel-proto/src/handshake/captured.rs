@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 
-use super::agreement::{Agreement, PingAsked, Proof};
+use super::agreement::{Agreement, PingAsked, PingProof};
 use super::clear::{PingPacket, SynAckPacket, prologue};
 use super::noise::{Noise, Pattern};
 use super::{Accepted, ClientConfig, ClientHandshake, ServerKey};
@@ -44,7 +44,7 @@ impl Captured {
             server_id: ping.server_id,
             client_id: ping.client_id,
             ephemeral: ping.ephemeral().unwrap(),
-            pass: Proof::Cookie { until: Time::MAX },
+            pass: PingProof::Cookie { until: Time::MAX },
         };
         let agreement = Agreement {
             identity: self.server.clone(),

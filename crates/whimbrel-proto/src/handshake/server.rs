@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rand::CryptoRng;
 
-use super::agreement::{Accepted, Agreed, Agreement, PingAsked, Proof};
+use super::agreement::{Accepted, Agreed, Agreement, PingAsked, PingProof};
 use super::clear::{NOBODY, Pass, PingPacket, SYN_LEN, Syn, SynAckHead, VERSION, prologue, ticket_prologue};
 use super::noise::Pattern;
 use crate::crypto::{
@@ -21,6 +21,7 @@ use crate::{ConnectionId, Time};
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
+#[non_exhaustive]
 pub struct AcceptorConfig {
     /// Whether to tell the static key to strangers that ask, so that they can trust it on first use. Default: no.
     pub show_key: bool,
@@ -354,7 +355,7 @@ impl Acceptor {
         }
         let until = cookie.made + COOKIE_LIFE;
         self.tries.begin(id, &ephemeral, until);
-        let pass = Proof::Cookie { until };
+        let pass = PingProof::Cookie { until };
         Ok(Checked::Agree(Box::new(self.agreement(from, ping, ephemeral, cookie.prologue, pass, rng))))
     }
 
@@ -384,7 +385,7 @@ impl Acceptor {
             return Err(Refusal::Full);
         }
         self.tries.begin(claim.server_id, &ephemeral, now + COOKIE_LIFE);
-        let (prologue, pass) = (ticket_prologue(ping.head), Proof::Ticket(claim));
+        let (prologue, pass) = (ticket_prologue(ping.head), PingProof::Ticket(claim));
         let agreement = self.agreement(from, ping, ephemeral, prologue, pass, rng);
         Ok(Some(Checked::Agree(Box::new(agreement))))
     }
@@ -395,7 +396,7 @@ impl Acceptor {
         ping: &PingPacket<'_>,
         ephemeral: [u8; 32],
         prologue: [u8; 32],
-        pass: Proof,
+        pass: PingProof,
         rng: &mut impl CryptoRng,
     ) -> Agreement {
         Agreement {
@@ -433,16 +434,16 @@ impl Acceptor {
         let Agreed { asked, opened } = agreed;
         let (id, ephemeral) = (asked.server_id, asked.ephemeral);
         match (&asked.pass, opened) {
-            (Proof::Cookie { .. }, Err(refusal)) => {
+            (PingProof::Cookie { .. }, Err(refusal)) => {
                 self.tries.fail(id, &ephemeral);
                 Err(refusal)
             }
-            (Proof::Ticket(_), Err(refusal)) => {
+            (PingProof::Ticket(_), Err(refusal)) => {
                 // A limit per second bounds how often one ticket may fail.
                 self.tries.settle(id);
                 Err(refusal)
             }
-            (Proof::Cookie { until }, Ok(accepted)) => {
+            (PingProof::Cookie { until }, Ok(accepted)) => {
                 self.tries.settle(id);
                 // Another PING with this cookie, or many with other cookies, may have been opened in the meantime.
                 match self.used.look(now, id, &ephemeral) {
@@ -453,7 +454,7 @@ impl Acceptor {
                 }
                 Ok(Ping::New(accepted))
             }
-            (Proof::Ticket(claim), Ok(accepted)) => {
+            (PingProof::Ticket(claim), Ok(accepted)) => {
                 self.tries.settle(id);
                 match self.tickets.redeem(now, claim, ephemeral, &accepted.client_key) {
                     Ok(Seen::Never) => Ok(Ping::New(accepted)),

@@ -139,7 +139,7 @@ fn handshake(vectors: &mut Vectors) {
     exporter(vectors, &Secret::new(split_client), &Secret::new(split_server));
 }
 
-/// What both ends export, before and after their keys were rotated.
+/// Prints the secrets that both ends export, before and after their keys were rotated.
 fn exporter(vectors: &mut Vectors, split_client: &Secret, split_server: &Secret) {
     let (label, context) = (b"EXPERIMENTAL vector", b"of the application");
     let secret = split_client.derive("client").derive("exporter");

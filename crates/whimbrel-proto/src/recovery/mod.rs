@@ -62,7 +62,7 @@ pub(crate) enum SackPath {
 
 /// Packet counters of a path.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Counters {
+pub(crate) struct PathCounters {
     pub(crate) acked_packets: u64,
     pub(crate) acked_bytes: u64,
     pub(crate) lost_packets: u64,
@@ -83,7 +83,7 @@ pub(crate) struct Recovery<I> {
     silence: Silence,
     last_heard: Time,
     ce: u64,
-    counters: Counters,
+    counters: PathCounters,
     loss: LossShare,
     /// The recent loss when the path fell silent.
     loss_heard: LossShare,
@@ -122,7 +122,7 @@ impl<I: Copy> Recovery<I> {
             silence: Silence::default(),
             last_heard: now,
             ce: 0,
-            counters: Counters::default(),
+            counters: PathCounters::default(),
             loss: LossShare::default(),
             loss_heard: LossShare::default(),
             lost_by: LossTrigger::default(),
@@ -158,8 +158,8 @@ impl<I: Copy> Recovery<I> {
         self.sent.lost_at(now)
     }
 
-    pub(crate) fn counters(&self) -> Counters {
-        Counters { left_out: self.counters.left_out + self.sent.left_out(), ..self.counters }
+    pub(crate) fn counters(&self) -> PathCounters {
+        PathCounters { left_out: self.counters.left_out + self.sent.left_out(), ..self.counters }
     }
 
     pub(crate) fn controller(&self) -> &dyn Controller {
@@ -205,6 +205,11 @@ impl<I: Copy> Recovery<I> {
             self.rtt.sample(now, rtt, Duration::ZERO);
             self.steered.change(|controller| controller.on_rtt(now, rtt));
         }
+    }
+
+    /// Assumes an RTT until one is measured.
+    pub(crate) fn assume_rtt(&mut self, rtt: Duration) {
+        self.rtt.assume(rtt);
     }
 
     /// Starts from the rate remembered of the path, and from its RTT until one is measured.

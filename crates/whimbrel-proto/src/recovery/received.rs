@@ -34,8 +34,8 @@ pub(crate) struct Received {
 }
 
 /// The policy for when a SACK is due. It is due at once on gaps, on CE marks and for the first packets. Otherwise it is
-/// due after a number of packets or a delay that follow the path: at most an eighth of an RTT, and almost none after a
-/// pause as long as that.
+/// due after a number of packets or a delay that follow the path. The delay is at most an eighth of an RTT, and almost
+/// none after a pause as long as that.
 #[derive(Debug)]
 struct AckPolicy {
     unreported: u32,

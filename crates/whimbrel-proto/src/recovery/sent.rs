@@ -76,7 +76,7 @@ pub(super) struct Newest {
 
 /// The packets that one SACK newly acknowledged.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Told {
+pub(super) struct Acknowledged {
     pub(super) packets: u64,
     pub(super) bytes: u64,
     pub(super) spurious_packets: u64,
@@ -270,8 +270,8 @@ impl<I: Copy> SentPackets<I> {
         sack: &Sack,
         mut on_packet: impl FnMut(&Sent),
         mut on_item: impl FnMut(&I),
-    ) -> Told {
-        let mut told = Told::default();
+    ) -> Acknowledged {
+        let mut told = Acknowledged::default();
         for range in &sack.ranges {
             if *range.end() < self.first {
                 break;
@@ -298,7 +298,7 @@ impl<I: Copy> SentPackets<I> {
         start: u64,
         end: u64,
         largest: u64,
-        told: &mut Told,
+        told: &mut Acknowledged,
         on_packet: &mut impl FnMut(&Sent),
         on_item: &mut impl FnMut(&I),
     ) {

@@ -7,7 +7,7 @@ use super::chronicle::News;
 use super::config::{MESSAGE_CHARGE, URGENT_BEYOND, URGENT_LEN};
 use super::message::{DomainKey, Outcome, Outgoing, SendError, SessionEvent, StreamKind, TagSettings};
 use super::numbers::{Domain, LaneSlot, StreamSlot, TagSlot};
-use super::send::accounting::Place;
+use super::send::accounting::MessagePlace;
 use super::send::gather::LONGEST_GATHERED;
 use super::send::out_blocks;
 use super::send::send_item::{CONFIRM, NO_TAG, PPID, RELIABLE, SendItem, SendState, TRACKED};
@@ -316,11 +316,11 @@ impl Session {
             self.outbox.push(now, lane, item);
             return;
         }
-        let place = Place::Pending { lane, seq: self.outbox.next_seq(lane) };
+        let place = MessagePlace::Pending { lane, seq: self.outbox.next_seq(lane) };
         self.accounting.on_queued(&item, place);
         self.outbox.push(now, lane, item);
         let (outbox, streams) = (&self.outbox, &self.streams);
-        let keep = |place: &Place| is_live(outbox, streams, place);
+        let keep = |place: &MessagePlace| is_live(outbox, streams, place);
         if tag != NO_TAG {
             self.accounting.thin_places(tag, keep);
         }
@@ -447,8 +447,8 @@ impl Session {
         let domain = self.send_domain_of(slot, service);
         let wanted = self.lane_for(slot, domain, service, item.priority, item.tag);
         let places = self.accounting.take_places(tag);
-        let is_target = |place: &&Place| {
-            matches!(place, Place::Pending { lane, .. } if *lane == wanted)
+        let is_target = |place: &&MessagePlace| {
+            matches!(place, MessagePlace::Pending { lane, .. } if *lane == wanted)
                 && self.waiting_at(**place, tag).is_some()
         };
         let target = places.iter().find(is_target).copied();
@@ -456,8 +456,8 @@ impl Session {
             self.drop_at(place, tag, Outcome::Replaced);
         }
         match target {
-            Some(Place::Pending { lane, seq }) => {
-                self.accounting.on_queued(&item, Place::Pending { lane, seq });
+            Some(MessagePlace::Pending { lane, seq }) => {
+                self.accounting.on_queued(&item, MessagePlace::Pending { lane, seq });
                 if let Some(old) = self.outbox.swap(lane, seq, item) {
                     self.accounting.on_dropped(&old, Outcome::Replaced);
                 }
@@ -477,18 +477,18 @@ impl Session {
     }
 
     /// Returns the message waiting at `place` if it still belongs to the tag.
-    fn waiting_at(&self, place: Place, tag: TagSlot) -> Option<&SendItem> {
-        let Place::Pending { lane, seq } = place else { return None };
+    fn waiting_at(&self, place: MessagePlace, tag: TagSlot) -> Option<&SendItem> {
+        let MessagePlace::Pending { lane, seq } = place else { return None };
         self.outbox.get(lane)?.find(seq).filter(|item| item.tag == tag)
     }
 
     /// Gives up the message at `place` if it still belongs to the tag.
-    fn drop_at(&mut self, place: Place, tag: TagSlot, why: Outcome) -> bool {
+    fn drop_at(&mut self, place: MessagePlace, tag: TagSlot, why: Outcome) -> bool {
         match place {
-            Place::Pending { lane, seq } => {
+            MessagePlace::Pending { lane, seq } => {
                 self.waiting_at(place, tag).is_some() && self.drop_pending(lane, seq, why)
             }
-            Place::Sent { key, number } => {
+            MessagePlace::Sent { key, number } => {
                 let found = self.streams.still_sending(key).and_then(|domain| domain.get(number));
                 found.is_some_and(|item| item.tag == tag) && self.give_up(key, number, why)
             }
@@ -656,11 +656,13 @@ impl Session {
 pub(super) fn is_live(
     outbox: &crate::session::send::lane::Outbox,
     streams: &crate::session::stream::Streams,
-    place: &Place,
+    place: &MessagePlace,
 ) -> bool {
     match place {
-        Place::Pending { lane, seq } => outbox.get(*lane).is_some_and(|lane| lane.find(*seq).is_some()),
-        Place::Sent { key, number } => streams
+        MessagePlace::Pending { lane, seq } => {
+            outbox.get(*lane).is_some_and(|lane| lane.find(*seq).is_some())
+        }
+        MessagePlace::Sent { key, number } => streams
             .still_sending(*key)
             .and_then(|domain| domain.get(*number))
             .is_some_and(|item| item.state != SendState::Done),

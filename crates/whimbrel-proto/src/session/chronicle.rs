@@ -67,10 +67,10 @@ pub(crate) enum News {
 
 /// The notes; see the module documentation.
 #[derive(Debug, Default)]
-pub(in crate::session) struct Chronicle(Option<Box<Notes>>);
+pub(in crate::session) struct Chronicle(Option<Box<Journal>>);
 
 #[derive(Debug, Default)]
-struct Notes {
+struct Journal {
     news: Vec<News>,
     missed: u64,
 }

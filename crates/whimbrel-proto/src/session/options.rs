@@ -28,6 +28,7 @@ pub struct RouteClass(pub u8);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
+#[non_exhaustive]
 pub struct StreamOptions {
     /// Whether both sequenced services share one order in what this end sends. None (default): the session's setting.
     /// The first sequenced message fixes it.
@@ -55,6 +56,14 @@ pub struct StreamOptions {
     #[doc(hidden)]
     pub route: RouteClass,
 }
+
+crate::setters!(StreamOptions {
+    cross_sequencing: Option<bool>,
+    gap_wait: Option<Duration>,
+    credit: CreditPolicy,
+    priority: u8,
+    window: Option<u64>,
+});
 
 impl Default for StreamOptions {
     fn default() -> Self {

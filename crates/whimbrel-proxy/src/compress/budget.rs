@@ -9,7 +9,7 @@ use super::method::Method;
 /// One peer may take this part of the whole, so that something is left for others.
 const PEER_SHARE: (usize, usize) = (7, 8);
 
-/// What contexts may take. Cheap to clone.
+/// The memory that contexts may take. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Budget(Arc<Inner>);
 
@@ -23,7 +23,7 @@ struct Inner {
     whole: Option<Budget>,
 }
 
-/// What the contexts of a flow take. Dropping it gives it back.
+/// The memory that the contexts of a flow take. Dropping it gives it back.
 #[derive(Debug)]
 pub struct Share {
     _permits: Vec<OwnedSemaphorePermit>,

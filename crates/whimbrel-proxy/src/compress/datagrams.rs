@@ -8,7 +8,7 @@ use super::dictionary::Dictionary;
 use super::encoder::{Encoder, Failed};
 use super::method::{Algorithm, Method};
 
-/// What every frame of Zstandard begins with (RFC 8878 section 3.1.1). It is left out on the link.
+/// The first bytes of every frame of Zstandard (RFC 8878 section 3.1.1). They are left out on the link.
 const MAGIC: [u8; 4] = 0xfd2f_b528_u32.to_le_bytes();
 
 /// Compresses datagrams and undoes it.

@@ -13,7 +13,7 @@ use zstd_safe::{CDict, DDict};
 pub(super) const LARGEST: usize = 256 * 1024;
 /// The smallest one that is of any use.
 pub(super) const SMALLEST: usize = 256;
-/// What a dictionary of Zstandard begins with (RFC 8878 section 5).
+/// The first bytes of a dictionary of Zstandard (RFC 8878 section 5).
 const MAGIC: [u8; 4] = 0xec30_a437_u32.to_le_bytes();
 
 /// The first 8 bytes of the SHA-256 of a dictionary. Both ends compare it, so that they use the same one.
@@ -63,7 +63,7 @@ impl Dictionary {
         Ok(Self { id: DictionaryId(id), bytes: bytes.into() })
     }
 
-    /// What both ends compare.
+    /// Returns the id, which both ends compare.
     pub fn id(&self) -> DictionaryId {
         self.id
     }

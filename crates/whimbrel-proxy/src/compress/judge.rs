@@ -7,7 +7,7 @@ const LEAST: usize = 20;
 /// Bytes that are left alone after a bad judgement, before another attempt.
 const REST: usize = 1 << 20;
 
-/// What compressed and sealed bytes begin with: images, archives, video, sound, and keys being exchanged.
+/// The first bytes of compressed and sealed data: images, archives, video, sound, and keys being exchanged.
 const BEGINNINGS: [&[u8]; 22] = [
     b"\x1f\x8b",
     b"\xff\xd8\xff",
@@ -42,7 +42,7 @@ pub(super) enum Judge {
     Trying { plain: usize, packed: usize },
     /// So many more bytes are left alone.
     Resting(usize),
-    /// What began as it did never shrinks.
+    /// Data that began as this did never shrinks.
     Never,
 }
 

@@ -7,7 +7,7 @@ use super::dictionary::DictionaryId;
 use super::method::Method;
 use super::unpack::Position;
 
-/// What another process needs to go on with a compressed flow. Both of its contexts begin anew.
+/// The state that another process needs to go on with a compressed flow. Both of its contexts begin anew.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Paused {
     pub(crate) method: Method,
@@ -18,7 +18,7 @@ pub struct Paused {
     pub(super) is_finished: bool,
     /// The bytes on the link so far: to the peer, and from it.
     pub(super) link: (u64, u64),
-    /// What was read and is not undone. It travels by itself.
+    /// The bytes that were read and are not decompressed. They travel by themselves.
     #[serde(skip)]
     pub input: Bytes,
     /// Pieces that are not written yet. They travel by themselves.

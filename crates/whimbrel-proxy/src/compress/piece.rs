@@ -9,7 +9,7 @@ use super::Malformed;
 /// The longest piece.
 pub(super) const LONGEST: usize = 128 * 1024;
 
-/// What a piece's bytes are.
+/// The kind of a piece's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// The program's.

@@ -15,6 +15,7 @@ use super::paused::Paused;
 use super::restart::Restart;
 use super::unpack::{Position, Unpacker};
 use crate::flow::{Broken, Channel};
+use crate::protocol::Cap;
 
 /// How often pieces without bytes for the program are read in one poll before others have a turn.
 const TURNS: usize = 16;
@@ -45,7 +46,7 @@ pub struct Compressed<C> {
     /// Pieces that are being written, and the program's bytes in them.
     pieces: VecDeque<Bytes>,
     taken: usize,
-    /// What was read and is not undone.
+    /// The bytes that were read and are not decompressed.
     input: VecDeque<Bytes>,
     link: Arc<LinkBytes>,
     restart: Arc<Restart>,
@@ -111,7 +112,7 @@ impl<C: Channel> Compressed<C> {
         Some((paused, self.taken))
     }
 
-    /// What begins a new context when the peer wishes one.
+    /// Returns the handle that begins a new context when the peer wishes one.
     pub fn restart(&self) -> &Arc<Restart> {
         &self.restart
     }
@@ -216,6 +217,10 @@ impl<C: Channel> Channel for Compressed<C> {
 
     fn set_priority(&mut self, priority: Option<u8>) {
         self.inner.set_priority(priority);
+    }
+
+    fn set_cap(&mut self, cap: Option<Cap>) {
+        self.inner.set_cap(cap);
     }
 
     fn finish(&mut self) {

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::ends::{Broken, Channel, Program};
+use super::hold::{Held, HoldBudget};
 use crate::protocol::codes;
 
 /// How often a direction goes on in one poll before others have a turn.
@@ -35,6 +36,8 @@ pub struct Flow<P, C> {
     program: P,
     channel: C,
     hand: InHand,
+    /// Behind what is in hand to the peer.
+    held: Held,
     /// Nothing is handed on meanwhile, so that both ends wait.
     is_held: bool,
     ended: Option<Ended>,
@@ -53,8 +56,7 @@ pub enum Direction {
     Done,
 }
 
-/// What a flow has in hand: bytes that were read at one end and are not yet written at the other, and how far each
-/// direction is.
+/// The bytes that a flow has read at one end and not yet written at the other, and how far each direction is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InHand {
     /// From the program to the peer.
@@ -87,11 +89,12 @@ impl<P: Program, C: Channel> Flow<P, C> {
 
     /// A flow that goes on where another, of which this is in hand, was taken apart.
     pub fn resume(program: P, channel: C, hand: InHand) -> Self {
-        Self { program, channel, hand, is_held: false, ended: None }
+        Self { program, channel, hand, held: Held::default(), is_held: false, ended: None }
     }
 
     /// Takes the flow apart. Nothing is closed.
-    pub fn into_parts(self) -> (P, C, InHand) {
+    pub fn into_parts(mut self) -> (P, C, InHand) {
+        self.hand.out = self.held.join(&self.hand.out);
         (self.program, self.channel, self.hand)
     }
 
@@ -113,6 +116,12 @@ impl<P: Program, C: Channel> Flow<P, C> {
     /// Returns the byte stream between the proxies.
     pub fn channel_mut(&mut self) -> &mut C {
         &mut self.channel
+    }
+
+    /// Lets the program write so many bytes beyond what the stream takes while the peer cannot be reached. It has to be polled
+    /// whenever that changes.
+    pub fn set_hold(&mut self, bytes: usize, budget: &HoldBudget) {
+        self.held.set_limit(bytes, budget);
     }
 
     /// Sets whether both directions wait. It has to be polled afterwards.
@@ -200,6 +209,7 @@ impl<P: Program, C: Channel> Flow<P, C> {
             _ => self.channel.reset(codes::RESET),
         }
         (self.hand.out, self.hand.back) = (Bytes::new(), Vec::new());
+        self.held.clear();
         *self.ended.insert(ended)
     }
 
@@ -210,9 +220,13 @@ impl<P: Program, C: Channel> Flow<P, C> {
                 let before = self.hand.out.len();
                 match self.channel.poll_write(cx, &mut self.hand.out) {
                     Poll::Ready(written) => written.map_err(of_channel)?,
-                    Poll::Pending => return Ok(Step::Waits),
+                    Poll::Pending => return self.poll_hold(cx),
                 }
                 self.hand.sent += (before - self.hand.out.len()) as u64;
+            }
+            if let Some(bytes) = self.held.pop() {
+                self.hand.out = bytes;
+                continue;
             }
             match self.hand.out_state {
                 Direction::Open => match self.program.poll_read(cx) {
@@ -229,6 +243,19 @@ impl<P: Program, C: Channel> Flow<P, C> {
             }
         }
         Ok(Step::Tired)
+    }
+
+    /// Takes more from the program while the peer cannot be reached.
+    fn poll_hold(&mut self, cx: &mut Context<'_>) -> Result<Step, Ended> {
+        while self.hand.out_state == Direction::Open && self.held.has_room() && !self.channel.is_reachable() {
+            match self.program.poll_read(cx) {
+                Poll::Ready(Ok(Some(bytes))) => self.held.push(bytes),
+                Poll::Ready(Ok(None)) => self.hand.out_state = Direction::Ending,
+                Poll::Ready(Err(_)) => return Err(Ended::ResetByProgram),
+                Poll::Pending => break,
+            }
+        }
+        Ok(Step::Waits)
     }
 
     /// From the peer to the program.

@@ -4,6 +4,8 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 
+use crate::protocol::Cap;
+
 /// Why an end cannot go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Broken {
@@ -71,6 +73,9 @@ pub trait Channel {
 
     /// Sets the priority of what is written, among all of the session. None: the default.
     fn set_priority(&mut self, _priority: Option<u8>) {}
+
+    /// Sets the cap of what is written, together with other flows of its group. None: no cap.
+    fn set_cap(&mut self, _cap: Option<Cap>) {}
 
     /// Ends the direction to the peer. What was written before is delivered.
     fn finish(&mut self);

@@ -3,6 +3,8 @@
 
 mod body;
 mod ends;
+mod hold;
 
 pub use body::{Direction, Ended, Flow, InHand};
 pub use ends::{Broken, Channel, Program};
+pub use hold::HoldBudget;

@@ -8,6 +8,7 @@ use tokio::net::TcpListener;
 
 use super::accept::{Accepted, accept};
 use super::ingress::Ingress;
+use crate::policy::WayIn;
 use crate::protocol::Target;
 
 /// A port of this host that stands for a target: `ADDRESS:PORT=HOST:PORT`, or `PORT=HOST:PORT` on loopback.
@@ -50,8 +51,9 @@ impl Ingress {
     /// Serves a forward on this listener. The program's connection is accepted at once, so its first bytes ride with the
     /// opening; it is reset if the far end cannot connect.
     pub async fn serve_forward(self, listener: TcpListener, target: Target) {
+        let this = self.by(WayIn::Forward);
         accept(listener, self.places(), self.flows().over(), move |Accepted { tcp, from, .. }| {
-            let (this, target) = (self.clone(), target.clone());
+            let (this, target) = (this.clone(), target.clone());
             async move { this.carry(&target, from, tcp).await }
         })
         .await;

@@ -11,6 +11,7 @@ use tokio::time::timeout;
 use super::accept::{Accepted, accept};
 use super::ingress::Ingress;
 use super::waiting::closed;
+use crate::policy::WayIn;
 use crate::protocol::{Outcome, Target};
 use crate::relay::Refused;
 
@@ -23,7 +24,7 @@ const MOST_HEADERS: usize = 64;
 #[derive(Debug, PartialEq, Eq)]
 struct Request {
     target: Target,
-    /// What the program sent behind its request.
+    /// The bytes that the program sent behind its request.
     first: Bytes,
 }
 
@@ -33,8 +34,9 @@ type Refusal = (&'static str, String);
 impl Ingress {
     /// Serves HTTP CONNECT on this listener.
     pub async fn serve_connect(self, listener: TcpListener) {
+        let this = self.by(WayIn::Connect);
         accept(listener, self.places(), self.flows().over(), move |accepted| {
-            let this = self.clone();
+            let this = this.clone();
             // An error is the program's, which is gone.
             async move { drop(this.serve_request(accepted).await) }
         })

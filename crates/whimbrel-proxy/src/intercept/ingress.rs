@@ -1,4 +1,4 @@
-//! What each way in needs: the rules, the peers that flows go to, and the limits.
+//! The parts that each way in needs: the rules, the peers that flows go to, and the limits.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -6,21 +6,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use socket2::SockRef;
-use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 
 use super::accept::Places;
+use super::dns::Answers;
+use super::interface::Interfaces;
 use super::ruling::Ruling;
-use super::waiting::was_reset;
 use crate::News;
 use crate::compress::Dictionary;
-use crate::policy::{Action, Decision, Key, Protocol, Rule, Rules};
+use crate::policy::{Action, Decision, Dscp, Key, Origin, Protocol, Rule, Rules, WayIn};
 use crate::protocol::{Compression, Manner, Opening, Target};
 use crate::relay::{
     DirectFlow, EchoReply, FlowRecord, FlowState, Flows, GONE_AFTER, Limits, Opened, Peer, Refused, Session,
-    Steering, Unpacked,
+    Socket, Steering, Unpacked, cap_of,
 };
 
 /// How long a program waits for an absent peer.
@@ -28,9 +27,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How often the network is looked at for the conditions of rules.
 const SAMPLE: Duration = Duration::from_secs(1);
 
-/// Where flows go, and what they may take. Cheap to clone.
+/// Where flows go, and what they may take, with what is known of how they come in. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Ingress(Arc<Inner>);
+pub struct Ingress(Arc<Inner>, Origin);
 
 #[derive(Debug)]
 struct Inner {
@@ -38,6 +37,8 @@ struct Inner {
     /// The peer of flows for which no rule names one.
     first: Peer,
     ruling: Ruling,
+    interfaces: Interfaces,
+    answers: Answers,
     places: Places,
     limits: Arc<Limits>,
     flows: Flows,
@@ -63,7 +64,33 @@ impl Ingress {
     ) -> Self {
         let peers = peers.into_iter().map(|peer| (Arc::clone(&peer.context().peer), peer)).collect();
         let ruling = Ruling::new(Arc::clone(&first.context().peer), rules);
-        Self(Arc::new(Inner { peers, first, ruling, places: Places::new(), limits, flows }))
+        let (interfaces, answers, places) = (Interfaces::default(), Answers::default(), Places::new());
+        let inner = Inner { peers, first, ruling, interfaces, answers, places, limits, flows };
+        Self(Arc::new(inner), Origin::default())
+    }
+
+    /// The same for flows that come in by this way.
+    pub(super) fn by(&self, way: WayIn) -> Self {
+        Self(Arc::clone(&self.0), Origin::by(way))
+    }
+
+    /// The same for a flow whose packets have this DSCP, and which comes in by the same way.
+    pub(super) fn with_dscp(&self, dscp: Option<Dscp>) -> Self {
+        Self(Arc::clone(&self.0), Origin { dscp, ..self.1.clone() })
+    }
+
+    /// What is known of how flows come in.
+    pub(super) fn origin(&self) -> &Origin {
+        &self.1
+    }
+
+    /// Returns what a flow is known by. Its interface is that to which its source's route leads.
+    pub(super) fn key(&self, protocol: Protocol, target: Target, source: SocketAddr) -> Key {
+        let mut origin = self.1.clone();
+        if origin.by.is_some_and(WayIn::sees_packets) && self.rules().asks().interface {
+            origin.interface = self.0.interfaces.towards(source.ip());
+        }
+        Key { protocol, target, source, origin }
     }
 
     /// Sets the rules.
@@ -119,12 +146,12 @@ impl Ingress {
         let (target, source) = flow.ends();
         let Ok(target) = target.parse() else { return };
         let source = source.unwrap_or_else(|| ([0, 0, 0, 0], 0).into());
-        let key = Key { protocol: Protocol::Tcp, target, source };
+        let key = Key { protocol: Protocol::Tcp, target, source, origin: flow.record().origin.clone() };
         let mut rules = self.0.ruling.watch();
         // It has yet to hear what they say.
         rules.mark_changed();
         let reached = carried.map(|(session, _)| session.reached());
-        let (decision, is_carried) = (Decision::default(), carried.is_some());
+        let (decision, is_carried) = (Box::default(), carried.is_some());
         let steering = Steering::Rules { rules, key, decision, is_carried, reached };
         let context = Arc::clone(carried.map_or(&self.0.first, |(_, peer)| peer).context());
         let limits = Arc::clone(&self.0.limits);
@@ -142,6 +169,11 @@ impl Ingress {
     #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only TPROXY carries ICMP echo"))]
     pub(super) fn echoes(&self) -> Vec<mpsc::Receiver<EchoReply>> {
         self.0.peers.values().map(|peer| peer.programs().echoes()).collect()
+    }
+
+    /// The answers to questions for names that were heard.
+    pub(super) fn answers(&self) -> &Answers {
+        &self.0.answers
     }
 
     pub(super) fn limits(&self) -> &Limits {
@@ -180,7 +212,14 @@ impl Ingress {
         let id = |name: &String| dictionaries.named(name).map(Dictionary::id);
         let dictionary = decision.dictionary.as_ref().and_then(id);
         let compression = decision.compression.map(|method| Compression { method, dictionary, plain: 0 });
-        Manner { priority: decision.priority, lifetime: decision.lifetime, compression }
+        Manner {
+            priority: decision.priority,
+            lifetime: decision.lifetime,
+            compression,
+            service: decision.service,
+            cap: cap_of(decision),
+            gather: decision.gather,
+        }
     }
 
     /// Returns the name of a dictionary that these rules name and that is not there.
@@ -258,27 +297,27 @@ impl Ingress {
 
     /// Carries the bytes of a program whose connection was accepted already; if the flow is refused, the connection is
     /// reset. The bytes do not wait for the answer, unless another peer may have to answer.
-    pub(super) async fn carry(&self, target: &Target, source: SocketAddr, tcp: TcpStream) {
+    pub(super) async fn carry(&self, target: &Target, source: SocketAddr, program: impl Into<Socket>) {
+        // It is reset when it is closed, unless the flow finishes it.
+        let program = program.into();
         let begun = if self.0.peers.values().any(|peer| peer.standby().is_some()) {
-            self.open(target, source, Bytes::new(), was_reset(&tcp)).await.map(|(way, _)| way)
+            self.open(target, source, Bytes::new(), program.was_reset()).await.map(|(way, _)| way)
         } else {
             let begun = tokio::select! {
                 begun = self.begin(target, source, 0) => begun,
-                () = was_reset(&tcp) => Err(Refused::ProgramGone),
+                () = program.was_reset() => Err(Refused::ProgramGone),
             };
             begun.inspect_err(|refused| self.note_refused(target, source, *refused))
         };
-        match begun {
-            Ok(way) => self.run(way, tcp).await,
-            // The connection is reset when it is closed.
-            Err(_) => drop(SockRef::from(&tcp).set_linger(Some(Duration::ZERO))),
+        if let Ok(way) = begun {
+            self.run(way, program).await;
         }
     }
 
     /// Opens a flow as the rules say, once they do not hold it. A carried one has no answer yet.
     /// `early` is the number of bytes that go before it.
     async fn begin(&self, target: &Target, source: SocketAddr, early: usize) -> Result<Way, Refused> {
-        let key = Key { protocol: Protocol::Tcp, target: target.clone(), source };
+        let key = self.key(Protocol::Tcp, target.clone(), source);
         let mut rules = self.0.ruling.watch();
         loop {
             let decision = rules.borrow_and_update().decide(&key);
@@ -287,9 +326,14 @@ impl Ingress {
                 Action::Direct => "direct".into(),
                 _ => Arc::clone(&peer.context().peer),
             };
-            let record = FlowRecord::new(Protocol::Tcp, name).to(target).of(Some(source)).by_rule(&decision);
+            let record = FlowRecord::new(Protocol::Tcp, name)
+                .to(target)
+                .of(Some(source))
+                .from(&key.origin)
+                .by_rule(&decision);
             // One that waits counts, too.
             let running = self.0.flows.add(record, self.0.limits.max_flows).ok_or(Refused::Limit)?;
+            self.log(&decision, &key);
             match decision.action {
                 Action::Carry => {
                     let session = peer.session_within(PATIENCE).await.ok_or(Refused::NoSession)?;
@@ -300,12 +344,14 @@ impl Ingress {
                     let opening = Opening { target: target.clone(), source: Some(source), manner };
                     let reached = Some(session.reached());
                     let opened = session.open(&opening, running).await?;
+                    let decision = Box::new(decision);
                     let steering = Steering::Rules { rules, key, decision, is_carried: true, reached };
                     return Ok(Way::Carried(Box::new(opened), steering, peer));
                 }
                 Action::Direct => {
                     let mark = self.0.first.context().mark;
                     let flow = DirectFlow::open(target, source, running, &self.0.limits, mark).await?;
+                    let decision = Box::new(decision);
                     let steering = Steering::Rules { rules, key, decision, is_carried: false, reached: None };
                     return Ok(Way::Direct(Box::new(flow), steering));
                 }
@@ -324,12 +370,12 @@ impl Ingress {
     }
 
     /// Runs a flow to its end.
-    pub(super) async fn run(&self, way: Way, tcp: TcpStream) {
-        let limits = &self.0.limits;
+    pub(super) async fn run(&self, way: Way, program: impl Into<Socket>) {
+        let (limits, program) = (&self.0.limits, program.into());
         match way {
             Way::Carried(opened, steering, peer) => {
                 let record = opened.record();
-                match opened.run(tcp, limits, steering).await {
+                match opened.run(program, limits, steering).await {
                     Ok(Some(ended)) => peer.context().note_ended(&record, ended),
                     Ok(None) => {}
                     Err(refused) => peer.context().note_refused(&record, refused),
@@ -337,11 +383,25 @@ impl Ingress {
             }
             Way::Direct(flow, steering) => {
                 let record = flow.record();
-                if let Some(ended) = flow.run(tcp, limits, steering).await {
+                if let Some(ended) = flow.run(program, limits, steering).await {
                     self.0.first.context().note_ended(&record, ended);
                 }
             }
         }
+    }
+
+    /// Writes a line about a flow that meets a rule, if the rule says so.
+    pub(super) fn log(&self, decision: &Decision, key: &Key) {
+        let Some((_, rule)) = decision.rule.as_ref().filter(|_| decision.log) else { return };
+        self.0.flows.log(rule);
+        let Key { protocol, target, source, origin } = key;
+        self.0.first.context().note(
+            "rule matched",
+            serde_json::json!({
+                "protocol": protocol, "target": target.to_string(), "program": source, "rule": rule,
+                "action": decision.action, "by": origin.by, "interface": origin.interface, "dscp": origin.dscp,
+            }),
+        );
     }
 
     fn note_refused(&self, target: &Target, source: SocketAddr, why: Refused) {

@@ -17,6 +17,7 @@ use super::accept::{Accepted, accept};
 use super::ingress::Ingress;
 use super::socks_udp::associate;
 use super::waiting::Watched;
+use crate::policy::WayIn;
 use crate::protocol::{Host, Outcome, Target};
 use crate::relay::Refused;
 
@@ -52,9 +53,9 @@ impl std::fmt::Debug for Users {
 impl Ingress {
     /// Serves SOCKS5 on this listener.
     pub async fn serve_socks(self, listener: TcpListener, users: Users) {
-        let users = Arc::new(users);
+        let (this, users) = (self.by(WayIn::Socks), Arc::new(users));
         accept(listener, self.places(), self.flows().over(), move |accepted| {
-            let (this, users) = (self.clone(), Arc::clone(&users));
+            let (this, users) = (this.clone(), Arc::clone(&users));
             // An error is the program's, which is gone.
             async move { drop(this.serve_client(accepted, &users).await) }
         })

@@ -30,7 +30,7 @@ pub(super) async fn associate(
     [local, from]: [SocketAddr; 2],
     said: &Target,
 ) -> Result<(), SocksServerError> {
-    let record = FlowRecord::new(Protocol::Udp, "".into()).of(Some(from));
+    let record = FlowRecord::new(Protocol::Udp, "".into()).of(Some(from)).from(ingress.origin());
     let Some(running) = ingress.flows().add(record, ingress.limits().max_flows) else {
         return client.reply_error(&ReplyError::GeneralFailure).await;
     };
@@ -118,7 +118,7 @@ impl Association<'_> {
     }
 
     async fn reply(&mut self, reply: &Reply) {
-        let Some((client, program)) = &self.client else { return };
+        let Some((client, program)) = &mut self.client else { return };
         if !program.may_answer(reply) {
             return;
         }

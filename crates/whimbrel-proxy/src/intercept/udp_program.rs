@@ -7,8 +7,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
+use super::dns::{PORT, Questions};
 use super::ingress::Ingress;
-use crate::policy::{Action, Decision, Key, Protocol, Rules};
+use crate::policy::{Action, Decision, Dns, Dscp, Protocol, Rules};
 use crate::protocol::{Announcement, Target};
 use crate::relay::{Peer, Program, Reply};
 
@@ -20,8 +21,10 @@ const MOST_REMOTES: usize = 1_024;
 pub(super) struct UdpProgram {
     ingress: Ingress,
     address: SocketAddr,
-    /// What the rules say of each remote.
-    remotes: HashMap<Target, Decision>,
+    /// The decisions of the rules on each remote, for datagrams with each DSCP if they ask for that.
+    remotes: HashMap<Target, Vec<(Option<Dscp>, Decision)>>,
+    /// Its questions for names that have no answer yet.
+    questions: Questions,
     /// The rules by which that was decided.
     rules: Arc<Rules>,
     /// The peers that it uses, by name.
@@ -33,12 +36,23 @@ impl UdpProgram {
     /// A program that sends from `address`. What its peers answer goes to `replies`.
     pub(super) fn new(ingress: Ingress, address: SocketAddr, replies: mpsc::Sender<Reply>) -> Self {
         let rules = ingress.rules();
-        Self { ingress, address, remotes: HashMap::new(), rules, peers: BTreeMap::new(), replies }
+        let (remotes, questions, peers) = (HashMap::new(), Questions::default(), BTreeMap::new());
+        Self { ingress, address, remotes, questions, rules, peers, replies }
     }
 
     /// Sends a datagram as the rules say. Returns what they say, and the bytes that compression has saved.
     pub(super) fn send(&mut self, remote: Target, payload: &[u8]) -> (Action, usize) {
-        let decision = self.decide(&remote);
+        self.send_with(remote, payload, None)
+    }
+
+    /// Sends a datagram that has this DSCP.
+    pub(super) fn send_with(
+        &mut self,
+        remote: Target,
+        payload: &[u8],
+        dscp: Option<Dscp>,
+    ) -> (Action, usize) {
+        let decision = self.decide(&remote, dscp);
         if decision.action != Action::Carry {
             return (decision.action, 0);
         }
@@ -49,6 +63,16 @@ impl UdpProgram {
             .peers
             .entry(name)
             .or_insert_with(|| (peer.clone(), peer.programs().add(program, replies.clone())));
+        if decision.dns == Dns::Cache && remote.port == PORT {
+            let name = &peer.context().peer;
+            let answer = self.questions.ask(self.ingress.answers(), (&decision, name), &remote, payload);
+            if let Some(answer) = answer {
+                let reply = Reply { peer: Arc::clone(name), from: remote, payload: answer.into(), saved: 0 };
+                // A full queue loses the datagram.
+                self.replies.try_send(reply).ok();
+                return (Action::Carry, 0);
+            }
+        }
         // Without a session the datagram is lost, as on a link that is down.
         if let Some(session) = peer.session() {
             let manner = self.ingress.manner(&decision);
@@ -59,32 +83,40 @@ impl UdpProgram {
         (Action::Carry, 0)
     }
 
-    /// Returns whether a reply is for this program: what it reaches over one peer, no other may answer for.
-    pub(super) fn may_answer(&self, reply: &Reply) -> bool {
-        let decided;
-        let decision = match self.remotes.get(&reply.from) {
-            Some(decision) => decision,
+    /// Takes a reply. Returns whether it is for this program: what it reaches over one peer, no other may answer for.
+    pub(super) fn may_answer(&mut self, reply: &Reply) -> bool {
+        let ingress = &self.ingress;
+        let goes = |decision: &Decision| {
+            decision.action == Action::Carry && ingress.peer(decision).context().peer == reply.peer
+        };
+        let may = match self.remotes.get(&reply.from) {
+            Some(known) => known.iter().any(|(_, decision)| goes(decision)),
             None => {
-                let (target, source) = (reply.from.clone(), self.address);
-                decided = self.ingress.rules().decide(&Key { protocol: Protocol::Udp, target, source });
-                &decided
+                let key = ingress.key(Protocol::Udp, reply.from.clone(), self.address);
+                goes(&ingress.rules().decide(&key))
             }
         };
-        decision.action == Action::Carry && self.ingress.peer(decision).context().peer == reply.peer
+        if may && reply.from.port == PORT {
+            self.questions.on_reply(self.ingress.answers(), (&reply.from, &reply.peer), &reply.payload);
+        }
+        may
     }
 
-    fn decide(&mut self, remote: &Target) -> Decision {
+    fn decide(&mut self, remote: &Target, dscp: Option<Dscp>) -> Decision {
         let rules = self.ingress.rules();
         if !Arc::ptr_eq(&rules, &self.rules) || self.remotes.len() >= MOST_REMOTES {
             self.remotes.clear();
             self.rules = rules;
         }
-        if let Some(decision) = self.remotes.get(remote) {
+        let dscp = dscp.filter(|_| self.rules.asks().dscp);
+        let known = self.remotes.get(remote).and_then(|known| known.iter().find(|(of, _)| *of == dscp));
+        if let Some((_, decision)) = known {
             return decision.clone();
         }
-        let key = Key { protocol: Protocol::Udp, target: remote.clone(), source: self.address };
+        let key = self.ingress.with_dscp(dscp).key(Protocol::Udp, remote.clone(), self.address);
         let decision = self.rules.decide(&key);
-        self.remotes.insert(remote.clone(), decision.clone());
+        self.ingress.log(&decision, &key);
+        self.remotes.entry(remote.clone()).or_default().push((dscp, decision.clone()));
         decision
     }
 }

@@ -15,12 +15,8 @@ pub(super) async fn closed(tcp: &TcpStream) {
     // Beside urgent data, which is not asked for, this interest is in nothing but the end.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     drop(tcp.ready(Interest::PRIORITY).await);
+    // Elsewhere, only a reset is known without reading.
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
-    was_reset(tcp).await;
-}
-
-/// Waits until the program's connection was reset. A program that has ended its direction may still wait for bytes.
-pub(super) async fn was_reset(tcp: &TcpStream) {
     drop(tcp.ready(Interest::ERROR).await);
 }
 

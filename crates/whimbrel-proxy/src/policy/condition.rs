@@ -24,7 +24,7 @@ pub struct Network {
     pub device: Option<String>,
 }
 
-/// What a condition asks for.
+/// The figure that a condition compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Figure {
     Loss,

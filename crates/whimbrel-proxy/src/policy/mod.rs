@@ -3,7 +3,9 @@
 
 mod condition;
 mod conditions;
+mod dscp;
 mod index;
+mod origin;
 mod pattern;
 mod permit;
 mod ports;
@@ -13,9 +15,11 @@ mod special;
 
 pub use condition::{Condition, InvalidCondition, Network};
 pub use conditions::Conditions;
+pub use dscp::{Dscp, InvalidDscp};
+pub use origin::{Interfaces, InvalidInterfaces, InvalidWayIn, Origin, WayIn};
 pub use pattern::{InvalidPattern, Pattern};
 pub use permit::{InvalidPermit, Permit, Permits};
 pub use ports::Ports;
-pub use rule::{Accept, Action, Key, Protocol, Rule};
-pub use rules::{Decision, NeverMatches, Rules};
+pub use rule::{Accept, Action, Dns, Key, Protocol, Rule};
+pub use rules::{Asks, Decision, NeverMatches, Rules};
 pub use special::is_special;

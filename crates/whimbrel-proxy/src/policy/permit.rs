@@ -1,4 +1,4 @@
-//! What a peer may open here. Without a permit it is nothing.
+//! The targets that a peer may open here. Without a permit it may open none.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -24,24 +24,39 @@ pub enum InvalidPermit {
     Everything(String),
 }
 
-/// All that a peer may open.
+/// All that a peer may open, and which of these targets learn whose connection it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Permits(Vec<Permit>);
+pub struct Permits {
+    all: Vec<Permit>,
+    introduced: Vec<Pattern>,
+}
 
 impl Permits {
     /// Permits these.
     pub fn new(permits: impl IntoIterator<Item = Permit>) -> Self {
-        Self(permits.into_iter().collect())
+        Self { all: permits.into_iter().collect(), introduced: Vec::new() }
+    }
+
+    /// The same, where these targets learn whose connection it is, by the PROXY protocol.
+    #[must_use]
+    pub fn introducing(self, targets: impl IntoIterator<Item = Pattern>) -> Self {
+        Self { introduced: targets.into_iter().collect(), ..self }
+    }
+
+    /// Returns whether a target, by this address, learns whose connection it is.
+    pub fn introduce(&self, host: &Host, ip: IpAddr, port: u16) -> bool {
+        let of_address = Host::from(ip);
+        self.introduced.iter().any(|target| target.matches(host, port) || target.matches(&of_address, port))
     }
 
     /// Returns whether a name may be looked up for this port: one of its addresses may be permitted, or it is itself.
     pub fn may_look_up(&self, port: u16) -> bool {
-        self.0.iter().any(|permit| permit.0.ports().contains(port))
+        self.all.iter().any(|permit| permit.0.ports().contains(port))
     }
 
     /// Returns whether this address, which `host` was found to have, may be opened: see [`Pattern::includes`].
     pub fn allow(&self, host: &Host, ip: IpAddr, port: u16) -> bool {
-        self.0.iter().any(|permit| permit.0.includes(host, ip, port))
+        self.all.iter().any(|permit| permit.0.includes(host, ip, port))
     }
 }
 

@@ -5,9 +5,12 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
+use whimbrel::Service;
 use whimbrel::units::as_text as units;
 
 use super::condition::Condition;
+use super::dscp::Dscp;
+use super::origin::{Interfaces, Origin, WayIn};
 use super::pattern::Pattern;
 use crate::compress::Method;
 use crate::protocol::Target;
@@ -36,7 +39,7 @@ impl Protocol {
     }
 }
 
-/// What becomes of a flow.
+/// The fate of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Action {
@@ -63,7 +66,18 @@ pub enum Accept {
     Early,
 }
 
-/// What a flow is known by.
+/// Who answers questions for names (DNS).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Dns {
+    /// The server that they were sent to.
+    #[default]
+    Passed,
+    /// This proxy, if it has heard the server's answer and that is still valid.
+    Cache,
+}
+
+/// The properties of a flow that rules look at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Key {
     /// Its protocol.
@@ -72,6 +86,8 @@ pub struct Key {
     pub target: Target,
     /// The program's address.
     pub source: SocketAddr,
+    /// How it came in, as far as that is known.
+    pub origin: Origin,
 }
 
 /// A rule. A condition that is not set holds for every flow.
@@ -89,10 +105,19 @@ pub struct Rule {
     /// Only flows of programs in these networks.
     #[serde(default, with = "as_text::list")]
     pub from: Vec<IpNet>,
+    /// Only flows that come in by one of these ways.
+    #[serde(default, with = "as_text::list")]
+    pub by: Vec<WayIn>,
+    /// Only flows whose packets arrive on one of these interfaces. A way in that does not see packets knows none.
+    #[serde(default, with = "as_text::list")]
+    pub interface: Vec<Interfaces>,
+    /// Only flows whose packets have one of these DSCPs. A way in that does not see packets knows none.
+    #[serde(default, with = "as_text::list")]
+    pub dscp: Vec<Dscp>,
     /// Only while all of these hold towards its peer.
     #[serde(default, with = "as_text::list")]
     pub when: Vec<Condition>,
-    /// What becomes of them.
+    /// The fate of the flows that match.
     #[serde(default)]
     pub action: Action,
     /// Whether a flow that runs when this rule begins to be for it is reset, unless the rule would carry it. Default: it
@@ -108,6 +133,24 @@ pub struct Rule {
     /// How long a datagram may wait to be sent. Default: 1 s.
     #[serde(default, with = "units::optional_duration")]
     pub lifetime: Option<Duration>,
+    /// How datagrams are delivered. Default: unreliable and unsequenced.
+    #[serde(default, with = "as_text::optional_service")]
+    pub service: Option<Service>,
+    /// The most that all its TCP flows together may send, and all its datagrams, in each direction; bit/s. Default: no cap.
+    #[serde(default, with = "as_text::optional_rate")]
+    pub cap: Option<u64>,
+    /// How long a small datagram may wait for others to travel with. Default: not at all.
+    #[serde(default, with = "units::optional_duration")]
+    pub gather: Option<Duration>,
+    /// Who answers datagrams to port 53. Default: the server that they were sent to.
+    #[serde(default)]
+    pub dns: Dns,
+    /// How many bytes a program may write while its peer cannot be reached, beyond the stream's window. Default: none.
+    #[serde(default, with = "units::optional_bytes")]
+    pub hold_bytes: Option<usize>,
+    /// Whether the activity log has a line for each flow that meets this rule, and the metrics a counter. Default: no.
+    #[serde(default)]
+    pub log: bool,
     /// How long a TCP flow waits for a peer that cannot be reached. Default: as long as the session lives.
     #[serde(default, with = "units::optional_duration")]
     pub outage: Option<Duration>,
@@ -128,6 +171,23 @@ impl Rule {
         covers_protocol(self.protocol, Some(key.protocol))
             && any(&self.to, |to| to.matches(&key.target.host, key.target.port))
             && any(&self.from, |from| contains(from, key.source.ip()))
+            && any(&self.by, |by| key.origin.by == Some(*by))
+            && any(&self.interface, |wanted| {
+                key.origin.interface.as_ref().is_some_and(|name| wanted.contain(name))
+            })
+            && any(&self.dscp, |dscp| key.origin.dscp == Some(*dscp))
+    }
+
+    /// Returns whether it would be for this flow if more were known of how that came in.
+    pub fn might_match(&self, key: &Key) -> bool {
+        let Origin { by, interface, dscp } = &key.origin;
+        let known = Self {
+            by: if by.is_some() { self.by.clone() } else { Vec::new() },
+            interface: if interface.is_some() { self.interface.clone() } else { Vec::new() },
+            dscp: if dscp.is_some() { self.dscp.clone() } else { Vec::new() },
+            ..self.clone()
+        };
+        known.matches(key)
     }
 
     /// Returns the networks to which its flows go; names have none.
@@ -144,6 +204,9 @@ impl Rule {
             && covers_protocol(self.protocol, other.protocol)
             && covers(&self.to, &other.to, Pattern::covers)
             && covers(&self.from, &other.from, |wide, narrow| wide.contains(narrow))
+            && covers(&self.by, &other.by, WayIn::eq)
+            && covers(&self.interface, &other.interface, Interfaces::cover)
+            && covers(&self.dscp, &other.dscp, Dscp::eq)
     }
 }
 

@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use whimbrel::Service;
+
 use super::index::Index;
-use super::rule::{Accept, Action, Key, Rule};
+use super::rule::{Accept, Action, Dns, Key, Rule};
 use crate::compress::Method;
 
 /// The most rules that are compared in pairs.
@@ -23,14 +25,24 @@ pub struct Rules {
 struct All {
     rules: Vec<Rule>,
     index: Index,
+    asks: Asks,
 }
 
-/// What becomes of a flow.
+/// What rules ask for that costs something to find out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Asks {
+    /// One asks for the interface.
+    pub interface: bool,
+    /// One asks for the DSCP.
+    pub dscp: bool,
+}
+
+/// The fate of a flow, and how it travels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decision {
     /// The place and name of the rule that decided. None: no rule matches.
     pub rule: Option<(usize, String)>,
-    /// What is done with it.
+    /// The fate of the flow.
     pub action: Action,
     /// The name of the peer. None: the first that is dialled, or the first.
     pub peer: Option<String>,
@@ -38,6 +50,18 @@ pub struct Decision {
     pub priority: Option<u8>,
     /// How long its datagrams may wait.
     pub lifetime: Option<Duration>,
+    /// How its datagrams are delivered.
+    pub service: Option<Service>,
+    /// What flows of the rule may send together, bit/s.
+    pub cap: Option<u64>,
+    /// How long a small datagram may wait for others.
+    pub gather: Option<Duration>,
+    /// Who answers questions for names.
+    pub dns: Dns,
+    /// How many bytes a program may write while the peer cannot be reached.
+    pub hold_bytes: Option<usize>,
+    /// Whether it is logged.
+    pub log: bool,
     /// How long a TCP flow waits for a peer that cannot be reached.
     pub outage: Option<Duration>,
     /// Whether a running flow ends if this decision would not carry it.
@@ -73,9 +97,14 @@ impl Rules {
                 return Err(NeverMatches { rule: rule.name.clone(), before: before.name.clone() });
             }
         }
-        let index = Index::new(&rules);
+        let (index, asks) = (Index::new(&rules), Asks::of(&rules));
         let off = rules.iter().enumerate().filter(|(_, rule)| !rule.when.is_empty()).map(|(at, _)| at);
-        Ok(Self { off: off.collect(), all: Arc::new(All { rules, index }) })
+        Ok(Self { off: off.collect(), all: Arc::new(All { rules, index, asks }) })
+    }
+
+    /// Returns what they ask for that costs something to find out.
+    pub fn asks(&self) -> Asks {
+        self.all.asks
     }
 
     /// Returns all rules, whether or not their conditions hold.
@@ -109,8 +138,17 @@ impl Rules {
     }
 }
 
+impl Asks {
+    fn of(rules: &[Rule]) -> Self {
+        Self {
+            interface: rules.iter().any(|rule| !rule.interface.is_empty()),
+            dscp: rules.iter().any(|rule| !rule.dscp.is_empty()),
+        }
+    }
+}
+
 impl Decision {
-    /// What the rule at this place says.
+    /// Returns the decision of the rule at this place.
     pub fn of(at: usize, rule: &Rule) -> Self {
         Self {
             rule: Some((at, rule.name.clone())),
@@ -118,6 +156,12 @@ impl Decision {
             peer: rule.peer.clone(),
             priority: rule.priority,
             lifetime: rule.lifetime,
+            service: rule.service,
+            cap: rule.cap,
+            gather: rule.gather,
+            dns: rule.dns,
+            hold_bytes: rule.hold_bytes,
+            log: rule.log,
             outage: rule.outage,
             existing: rule.existing,
             compression: rule.compression,
@@ -130,7 +174,7 @@ impl Decision {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::Protocol;
+    use crate::policy::{Origin, Protocol, WayIn};
 
     fn rules(text: &str) -> Vec<Rule> {
         #[derive(serde::Deserialize)]
@@ -141,7 +185,8 @@ mod tests {
     }
 
     fn key(protocol: Protocol, target: &str, source: &str) -> Key {
-        Key { protocol, target: target.parse().unwrap(), source: source.parse().unwrap() }
+        let (target, source) = (target.parse().unwrap(), source.parse().unwrap());
+        Key { protocol, target, source, origin: Origin::default() }
     }
 
     const TEXT: &str = "
@@ -200,6 +245,44 @@ mod tests {
         assert_eq!(decide(&rules.under(|_| true).under(|_| false)).action, Action::Carry);
     }
 
+    #[test]
+    fn a_rule_on_what_is_not_known_does_not_match() {
+        let rules = Rules::new(rules(
+            "[[rule]]\nname = 'lan'\ninterface = 'lan*'\n
+             [[rule]]\nname = 'voice'\ndscp = ['ef', 34]\n
+             [[rule]]\nname = 'socks'\nby = 'socks'\n
+             [[rule]]\nname = 'late'\nby = ['socks', 'forward']",
+        ))
+        .unwrap();
+        assert_eq!(rules.asks(), Asks { interface: true, dscp: true });
+        let of = |origin| Key { origin, ..key(Protocol::Tcp, "a.b:80", "10.0.0.1:9") };
+        let name = |origin| rules.decide(&of(origin)).rule.map(|(_, name)| name);
+        assert_eq!(name(Origin::default()), None);
+        assert_eq!(name(Origin::by(WayIn::Socks)).as_deref(), Some("socks"));
+        assert_eq!(name(Origin::by(WayIn::Forward)).as_deref(), Some("late"));
+        let seen = |interface: &str, dscp: &str| Origin {
+            by: Some(WayIn::Tproxy),
+            interface: Some(interface.into()),
+            dscp: Some(dscp.parse().unwrap()),
+        };
+        assert_eq!(name(seen("lan3", "0")).as_deref(), Some("lan"));
+        assert_eq!(name(seen("eth0", "af41")).as_deref(), Some("voice"));
+        assert_eq!(name(seen("eth0", "0")), None);
+        // More could be known of it.
+        let unknown = of(Origin::by(WayIn::Socks));
+        let might: Vec<_> = rules.all().iter().map(|rule| rule.might_match(&unknown)).collect();
+        assert_eq!(might, [true, true, true, true]);
+        assert!(!rules.all()[0].might_match(&of(seen("eth0", "0"))));
+    }
+
+    #[test]
+    fn a_rule_for_one_way_in_does_not_take_all() {
+        let one = "[[rule]]\nname = 'a'\nby = 'socks'\n[[rule]]\nname = 'b'\n";
+        assert!(Rules::new(rules(one)).is_ok());
+        let both = "[[rule]]\nname = 'a'\nby = ['socks', 'tun']\n[[rule]]\nname = 'b'\nby = 'tun'\n";
+        assert_eq!(Rules::new(rules(both)).unwrap_err().rule, "b");
+    }
+
     /// Rules that a seed makes, of all kinds of patterns.
     fn random_rules(rng: &mut rand_chacha::ChaCha20Rng, count: usize) -> Vec<Rule> {
         use rand::RngExt;
@@ -237,7 +320,10 @@ mod tests {
             let all = random_rules(&mut rng, 24);
             // A rule that never matches is no error here.
             let index = Index::new(&all);
-            let rules = Rules { all: Arc::new(All { rules: all.clone(), index }), off: BTreeSet::new() };
+            let rules = Rules {
+                all: Arc::new(All { rules: all.clone(), index, asks: Asks::default() }),
+                off: BTreeSet::new(),
+            };
             let rules = rules.under(|_| seed % 2 == 0);
             for _ in 0..100 {
                 let target = match rng.random_range(0..4) {

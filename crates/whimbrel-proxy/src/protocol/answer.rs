@@ -7,7 +7,7 @@ use super::fields::{self, Malformed};
 
 const WHAT: &str = "answer";
 
-/// What became of an opening.
+/// The result of an opening.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome {
     /// The far end is connected to the target.
@@ -96,7 +96,7 @@ impl Agreement {
 /// An outcome, and the address that the far end used if it is connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// What became of the opening.
+    /// The result of the opening.
     pub outcome: Outcome,
     /// The far end's own address on the connection.
     pub address: Option<SocketAddr>,

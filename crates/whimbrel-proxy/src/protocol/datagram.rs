@@ -5,10 +5,11 @@
 
 use std::net::SocketAddr;
 
-use bytes::{Buf, Bytes};
+use bytes::{Buf, BufMut, Bytes};
 
+use super::capabilities::Capabilities;
 use super::fields::Malformed;
-use super::manner::Manner;
+use super::manner::{Cap, Manner};
 use super::opening::Opening;
 use super::target::Target;
 
@@ -23,6 +24,11 @@ const KINDS: u64 = 4;
 /// The codes behind `REFUSED` with which the number is that of a stream.
 const PRIORITY: u8 = 16;
 const RESTART: u8 = 17;
+const CAP: u8 = 18;
+/// The codes behind `REFUSED` that concern the session. An earlier version takes them for refusals of a context, so their number is
+/// one that no context has.
+const CAPABILITIES: u8 = 32;
+const GATHERED: u8 = 33;
 /// The largest number of a context: with the kind, it is a variable-length integer of RFC 9000 section 16.
 const LARGEST: u64 = (1 << 60) - 1;
 
@@ -30,7 +36,7 @@ const LARGEST: u64 = (1 << 60) - 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Context(pub u64);
 
-/// What a context stands for.
+/// The pair of ends that a context stands for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Announcement {
     /// The program that the datagrams belong to, at the near end.
@@ -74,7 +80,7 @@ pub enum Datagram {
     Plain(Context, Bytes),
     /// A datagram with what its context stands for.
     Announced(Context, Announcement, Bytes),
-    /// What a context stands for.
+    /// A new context, and the ends that it stands for.
     Announcement(Context, Announcement),
     /// The receiver does not take a context's datagrams.
     Refused(Context, Refusal),
@@ -82,6 +88,12 @@ pub enum Datagram {
     Priority(u64, Option<u8>),
     /// The sender needs a new context in the direction to it of a compressed stream.
     Restart(u64),
+    /// The sender's wish for the cap of a stream that it has opened, from now on. Only for peers that understand it.
+    Cap(u64, Option<Cap>),
+    /// What the sender understands.
+    Capabilities(Capabilities),
+    /// Several datagrams: see [`Gathered`](super::Gathered). Only for peers that understand it.
+    Gathered(Bytes),
     /// The receiver takes a context's datagrams compressed, too, as its announcement says, under the next number.
     Compresses(Context),
 }
@@ -171,6 +183,13 @@ impl Datagram {
             }
             Self::Restart(stream) => joined(Context(*stream), REFUSED, &[RESTART], &[]),
             Self::Compresses(context) => joined(*context, REFUSED, &[COMPRESSES], &[]),
+            Self::Cap(stream, cap) => {
+                let cap = cap.map(Cap::to_bytes).unwrap_or_default();
+                joined(Context(*stream), REFUSED, &[CAP], &cap)
+            }
+            Self::Capabilities(all) => joined(Context(LARGEST), REFUSED, &[CAPABILITIES], &all.to_bytes()),
+            // Only those who understand it get one, so its number may be short.
+            Self::Gathered(content) => joined(Context(0), REFUSED, &[GATHERED], content),
         }
     }
 
@@ -194,8 +213,17 @@ impl Datagram {
             ANNOUNCEMENT => Ok(Self::Announcement(context, Announcement::from_bytes(&bytes)?)),
             _ => {
                 let code = bytes.first().ok_or(Malformed(WHAT))?;
-                if *code == PRIORITY {
-                    return Ok(Self::Priority(context.0, bytes.get(1).copied()));
+                let rest = &bytes[1..];
+                match *code {
+                    PRIORITY => return Ok(Self::Priority(context.0, rest.first().copied())),
+                    CAP if rest.is_empty() => return Ok(Self::Cap(context.0, None)),
+                    CAP => {
+                        let cap = Cap::from_bytes(rest).ok_or(Malformed(WHAT))?;
+                        return Ok(Self::Cap(context.0, Some(cap)));
+                    }
+                    CAPABILITIES => return Ok(Self::Capabilities(Capabilities::from_bytes(rest))),
+                    GATHERED => return Ok(Self::Gathered(bytes.slice(1..))),
+                    _ => {}
                 }
                 // A reason of a later version is one for which announcing it again would not help.
                 let refusal = Refusal::ALL.get(usize::from(*code)).copied().unwrap_or(Refusal::Unusable);
@@ -212,19 +240,23 @@ impl Datagram {
 fn joined(context: Context, kind: u64, head: &[u8], payload: &[u8]) -> Bytes {
     let number = context.0.min(LARGEST) * KINDS + kind;
     let mut bytes = Vec::with_capacity(8 + head.len() + payload.len());
-    // RFC 9000 section 16: the first two bits give the length.
-    match number {
-        0..0x40 => bytes.push(number as u8),
-        0x40..0x4000 => bytes.extend_from_slice(&(number as u16 | 0x4000).to_be_bytes()),
-        0x4000..0x4000_0000 => bytes.extend_from_slice(&(number as u32 | 0x8000_0000).to_be_bytes()),
-        _ => bytes.extend_from_slice(&(number | 0xc000_0000_0000_0000).to_be_bytes()),
-    }
+    write_number(&mut bytes, number);
     bytes.extend_from_slice(head);
     bytes.extend_from_slice(payload);
     bytes.into()
 }
 
-fn take_number(bytes: &mut Bytes) -> Option<u64> {
+/// Writes a number of at most 62 bits (RFC 9000 section 16): the first two bits give the length.
+pub(super) fn write_number(bytes: &mut impl BufMut, number: u64) {
+    match number {
+        0..0x40 => bytes.put_u8(number as u8),
+        0x40..0x4000 => bytes.put_u16(number as u16 | 0x4000),
+        0x4000..0x4000_0000 => bytes.put_u32(number as u32 | 0x8000_0000),
+        _ => bytes.put_u64(number | 0xc000_0000_0000_0000),
+    }
+}
+
+pub(super) fn take_number(bytes: &mut Bytes) -> Option<u64> {
     let length = 1_usize << (bytes.first()? >> 6);
     let number = bytes.try_get_uint(length).ok()?;
     Some(number & (u64::MAX >> (64 - (8 * length - 2))))
@@ -270,11 +302,25 @@ mod tests {
                 Datagram::Priority(number, None),
                 Datagram::Priority(number, Some(7)),
                 Datagram::Restart(number),
+                Datagram::Cap(number, None),
+                Datagram::Cap(number, Some(Cap { group: 7, rate: 9 })),
                 Datagram::Compresses(context),
             ] {
                 assert_eq!(Datagram::from_bytes(message.to_bytes()), Ok(message));
             }
         }
+    }
+
+    #[test]
+    fn an_earlier_version_takes_capabilities_for_the_refusal_of_no_context() {
+        for all in [Capabilities::default(), Capabilities::OURS] {
+            let message = Datagram::Capabilities(all).to_bytes();
+            // Its first 8 bytes are the number, of kind 3.
+            assert_eq!(message[..8], ((LARGEST * KINDS + REFUSED) | 0xc000_0000_0000_0000).to_be_bytes());
+            assert!(message[8] >= 32, "no code that an earlier version knows");
+            assert_eq!(Datagram::from_bytes(message), Ok(Datagram::Capabilities(all)));
+        }
+        assert_eq!(Capabilities::from_bytes(&[99, 2, 77]), Capabilities { caps: false, gathered: true });
     }
 
     #[test]

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+use whimbrel::Service;
+
 use crate::compress::{DictionaryId, Method};
 
 /// How a flow's bytes are sent. What is not set has its default.
@@ -13,6 +16,35 @@ pub struct Manner {
     pub lifetime: Option<Duration>,
     /// How they are compressed, in both directions.
     pub compression: Option<Compression>,
+    /// How datagrams are delivered.
+    pub service: Option<Service>,
+    /// The most that all flows of a group may send together.
+    pub cap: Option<Cap>,
+    /// How long a small datagram may wait for others to travel with; in whole microseconds.
+    pub gather: Option<Duration>,
+}
+
+/// The most that the TCP flows of a group may send together, and the most that its datagrams may, in each direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Cap {
+    /// The group: a number of the near end's choice, the same for all flows of a rule.
+    pub group: u64,
+    /// Bytes per second, at least 1.
+    pub rate: u64,
+}
+
+impl Cap {
+    /// Returns it as 16 bytes.
+    pub(super) fn to_bytes(self) -> Vec<u8> {
+        [self.group.to_be_bytes(), self.rate.to_be_bytes()].concat()
+    }
+
+    /// Reads it. `None`: it has another length, or allows nothing.
+    pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (group, rate) = bytes.split_first_chunk::<8>()?;
+        let rate = u64::from_be_bytes(rate.try_into().ok()?);
+        (rate > 0).then_some(Self { group: u64::from_be_bytes(*group), rate })
+    }
 }
 
 /// How a flow's bytes are compressed.

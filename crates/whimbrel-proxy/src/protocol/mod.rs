@@ -1,18 +1,22 @@
-//! What two proxies tell each other: see docs/proxy-protocol.md.
+//! The messages between two proxies, which docs/proxy-protocol.md specifies.
 
 mod answer;
+mod capabilities;
 mod datagram;
 mod echo;
 mod fields;
+mod gathered;
 mod manner;
 mod opening;
 mod target;
 
 pub use answer::{Agreement, Answer, AnswerReader, Outcome};
+pub use capabilities::Capabilities;
 pub use datagram::{Announcement, Context, Datagram, Instance, Refusal};
 pub use echo::{Echo, EchoError, EchoId};
 pub use fields::Malformed;
-pub use manner::{Compression, Manner};
+pub use gathered::{Gathered, MOST_GATHERED, MOST_PARTS};
+pub use manner::{Cap, Compression, Manner};
 pub use opening::Opening;
 pub use target::{Host, InvalidTarget, Target};
 

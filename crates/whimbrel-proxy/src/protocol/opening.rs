@@ -3,8 +3,10 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use whimbrel::Service;
+
 use super::fields::{self, Malformed, Writer};
-use super::manner::{Compression, Manner};
+use super::manner::{Cap, Compression, Manner};
 use super::target::{Host, Target};
 
 const ADDRESS: u8 = 128;
@@ -15,6 +17,9 @@ const SOURCE: u8 = 1;
 const PRIORITY: u8 = 2;
 const LIFETIME: u8 = 3;
 const COMPRESSION: u8 = 4;
+const SERVICE: u8 = 5;
+const CAP: u8 = 6;
+const GATHER: u8 = 7;
 const WHAT: &str = "opening";
 
 /// Where a flow goes, and whose it is.
@@ -29,7 +34,7 @@ pub struct Opening {
 }
 
 impl Opening {
-    /// Returns the opening as bytes: at most 320.
+    /// Returns the opening as bytes: at most 353.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut writer = Writer::default();
         let port = self.target.port;
@@ -53,6 +58,16 @@ impl Opening {
         }
         if let Some(compression) = self.manner.compression {
             writer.put(COMPRESSION, &compression.to_bytes());
+        }
+        if let Some(service) = self.manner.service {
+            writer.put(SERVICE, &[service.index() as u8]);
+        }
+        if let Some(cap) = self.manner.cap {
+            writer.put(CAP, &cap.to_bytes());
+        }
+        if let Some(gather) = self.manner.gather {
+            let micros = u32::try_from(gather.as_micros()).unwrap_or(u32::MAX);
+            writer.put(GATHER, &micros.to_be_bytes());
         }
         writer.finish()
     }
@@ -95,6 +110,20 @@ impl Opening {
                     manner.compression = Compression::from_bytes(value);
                     return Ok(true);
                 }
+                SERVICE => {
+                    let [service] = value else { return Err(Malformed(WHAT)) };
+                    manner.service = Service::ALL.get(usize::from(*service)).copied();
+                    return Ok(true);
+                }
+                CAP => {
+                    manner.cap = Some(Cap::from_bytes(value).ok_or(Malformed(WHAT))?);
+                    return Ok(true);
+                }
+                GATHER => {
+                    let micros = value.try_into().map(u32::from_be_bytes).map_err(|_| Malformed(WHAT))?;
+                    manner.gather = Some(Duration::from_micros(micros.into()));
+                    return Ok(true);
+                }
                 _ => return Ok(more(kind, value)),
             };
             match target.replace(found) {
@@ -129,6 +158,9 @@ mod tests {
                         dictionary: None,
                         plain: 5,
                     }),
+                    service: source.map(|_| Service::ReliableUnsequenced),
+                    cap: source.map(|_| Cap { group: u64::MAX, rate: 1 }),
+                    gather: source.map(|_| Duration::from_micros(2_500)),
                 };
                 let opening = Opening { target: target.parse().unwrap(), source, manner };
                 assert_eq!(Opening::from_bytes(&opening.to_bytes()), Ok(opening));
@@ -159,6 +191,10 @@ mod tests {
             &twice,
             &[NAME, 0, 3, 0, 80, b'\n'],
             &[ADDRESS, 0, 6, 1, 2, 3, 4, 0, 0],
+            &[&good[..], &[CAP, 0, 16], &[0; 16]].concat(),
+            &[&good[..], &[CAP, 0, 1, 9]].concat(),
+            &[&good[..], &[GATHER, 0, 1, 9]].concat(),
+            &[&good[..], &[SERVICE, 0, 0]].concat(),
         ] {
             assert_eq!(Opening::from_bytes(wrong), Err(Malformed(WHAT)), "{wrong:?}");
         }

@@ -10,6 +10,7 @@ use super::restarts::{Restartable, Restarts};
 use super::wish::Wish;
 use crate::compress::Compressed;
 use crate::flow::{Broken, Channel};
+use crate::protocol::Cap;
 
 /// A byte stream of a session, plain or compressed.
 #[derive(Debug)]
@@ -102,6 +103,13 @@ impl Channel for Carrier {
         match self {
             Self::Plain(stream) => stream.set_priority(priority),
             Self::Compressed { stage, .. } => stage.set_priority(priority),
+        }
+    }
+
+    fn set_cap(&mut self, cap: Option<Cap>) {
+        match self {
+            Self::Plain(stream) => stream.set_cap(cap),
+            Self::Compressed { stage, .. } => stage.set_cap(cap),
         }
     }
 

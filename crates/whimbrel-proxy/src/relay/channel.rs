@@ -1,6 +1,7 @@
 //! A byte stream of a session, as a flow sees it.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
@@ -8,11 +9,13 @@ use serde::{Deserialize, Serialize};
 use tokio::io::AsyncWrite;
 use whimbrel::{Mocket, Stream, StreamId, StreamIoError, StreamReader, StreamWriter};
 
+use super::bond::Bond;
+use super::caps::Capped;
 use super::near::Refused;
 use super::reach::is_reachable;
 use crate::compress::Paused;
 use crate::flow::{Broken, Channel};
-use crate::protocol::{Agreement, Answer, AnswerReader, Datagram, Outcome, codes};
+use crate::protocol::{Agreement, Answer, AnswerReader, Cap, Datagram, Manner, Outcome, codes};
 
 /// The most bytes and pieces gathered for one write to the program.
 const MOST: usize = 256 * 1024;
@@ -28,16 +31,20 @@ pub(crate) struct StreamChannel {
     writer: StreamWriter,
     answer: Awaited,
     priority: Option<u8>,
+    cap: Option<Capped>,
+    bond: Arc<Bond>,
     /// Whether this end has opened the stream, so that the peer follows its priority.
     is_opener: bool,
 }
 
-/// What a byte stream of a flow has beyond its session.
+/// The state that a byte stream of a flow has beyond its session.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Saved {
     pub(crate) stream: u64,
     answer: Option<Vec<u8>>,
     priority: Option<u8>,
+    #[serde(default)]
+    cap: Option<Cap>,
     pub(crate) is_opener: bool,
     /// How it is compressed, if it is.
     pub(crate) paused: Option<Paused>,
@@ -55,28 +62,31 @@ enum Awaited {
 
 impl StreamChannel {
     /// A stream of the peer, whose next bytes are the program's.
-    pub(crate) fn accepted(mocket: Mocket, stream: Stream, priority: Option<u8>) -> Self {
+    pub(crate) fn accepted(mocket: Mocket, stream: Stream, manner: Manner, bond: &Arc<Bond>) -> Self {
         let (reader, mut writer) = stream.into_split();
+        let (priority, bond) = (manner.priority, Arc::clone(bond));
         if let Some(priority) = priority {
             writer.set_priority(priority);
         }
-        Self { mocket, reader, writer, answer: Awaited::Nothing, priority, is_opener: false }
+        let cap = manner.cap.map(|cap| bond.caps.under(cap));
+        Self { mocket, reader, writer, answer: Awaited::Nothing, priority, cap, bond, is_opener: false }
     }
 
     /// A stream that this end has opened, whose first bytes are the far end's answer.
-    pub(crate) fn opened(mocket: Mocket, stream: Stream, priority: Option<u8>) -> Self {
+    pub(crate) fn opened(mocket: Mocket, stream: Stream, manner: Manner, bond: &Arc<Bond>) -> Self {
         let answer = Awaited::Answer(AnswerReader::default());
-        Self { answer, is_opener: true, ..Self::accepted(mocket, stream, priority) }
+        Self { answer, is_opener: true, ..Self::accepted(mocket, stream, manner, bond) }
     }
 
     /// A stream of a session that was resumed. `answer`: what there is of the far end's answer, if that is not whole.
-    pub(super) fn resumed(mocket: Mocket, stream: Stream, saved: &Saved) -> Self {
+    pub(super) fn resumed(mocket: Mocket, stream: Stream, saved: &Saved, bond: &Arc<Bond>) -> Self {
         let answer = match &saved.answer {
             Some(begun) => Awaited::Answer(AnswerReader::begun(begun)),
             None => Awaited::Nothing,
         };
         let is_opener = saved.is_opener;
-        Self { answer, is_opener, ..Self::accepted(mocket, stream, saved.priority) }
+        let manner = Manner { priority: saved.priority, cap: saved.cap, ..Manner::default() };
+        Self { answer, is_opener, ..Self::accepted(mocket, stream, manner, bond) }
     }
 
     /// Returns what is not part of the session, with the compression if it is compressed. The session keeps the rest, so it
@@ -87,14 +97,28 @@ impl StreamChannel {
             Awaited::Nothing | Awaited::Refused(_) => None,
         };
         let (stream, priority, is_opener) = (self.reader.id().0, self.priority, self.is_opener);
-        Saved { stream, answer, priority, is_opener, paused }
+        Saved { stream, answer, priority, cap: self.cap(), is_opener, paused }
+    }
+
+    /// Returns the priority, and the cap.
+    pub(super) fn steered(&self) -> (Option<u8>, Option<Cap>) {
+        (self.priority, self.cap())
+    }
+
+    fn cap(&self) -> Option<Cap> {
+        self.cap.as_ref().map(Capped::cap)
+    }
+
+    /// Tells the peer of something about this stream.
+    fn tell(&self, message: &Datagram) {
+        // It is reliable. If too much waits already, the other direction stays as it was.
+        self.mocket.sender().unsequenced().build().try_send(message.to_bytes()).ok();
     }
 
     /// Asks the peer for a new context.
     pub(super) fn ask_for_restart(&self) {
-        let message = Datagram::Restart(self.reader.id().0).to_bytes();
-        // It is reliable. If too much waits already, the flow does not settle in time.
-        self.mocket.sender().unsequenced().build().try_send(message).ok();
+        // If too much waits already, the flow does not settle in time.
+        self.tell(&Datagram::Restart(self.reader.id().0));
     }
 
     pub(super) fn id(&self) -> StreamId {
@@ -192,8 +216,16 @@ impl Channel for StreamChannel {
     }
 
     fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &mut Bytes) -> Poll<Result<(), Broken>> {
-        let taken = ready!(self.writer.poll_bytes(cx, bytes)).map_err(|error| broken(&error));
-        Poll::Ready(taken.map(|taken| bytes.advance(taken)))
+        let Some(cap) = &mut self.cap else {
+            let taken = ready!(self.writer.poll_bytes(cx, bytes)).map_err(|error| broken(&error));
+            return Poll::Ready(taken.map(|taken| bytes.advance(taken)));
+        };
+        let granted = ready!(cap.poll_take(cx, bytes.len()));
+        let written = self.writer.poll_bytes(cx, &bytes.slice(..granted));
+        let taken = if let Poll::Ready(Ok(taken)) = written { taken } else { 0 };
+        cap.give_back(granted - taken);
+        bytes.advance(taken);
+        written.map(|written| written.map(drop).map_err(|error| broken(&error)))
     }
 
     fn poll_stopped(&mut self, cx: &mut Context<'_>) -> Poll<Broken> {
@@ -216,9 +248,17 @@ impl Channel for StreamChannel {
         self.priority = priority;
         self.writer.set_priority(priority.unwrap_or(DEFAULT_PRIORITY));
         if self.is_opener {
-            let message = Datagram::Priority(self.writer.id().0, priority).to_bytes();
-            // It is reliable. If too much waits already, the other direction keeps its priority.
-            self.mocket.sender().unsequenced().build().try_send(message).ok();
+            self.tell(&Datagram::Priority(self.writer.id().0, priority));
+        }
+    }
+
+    fn set_cap(&mut self, cap: Option<Cap>) {
+        if self.cap() == cap {
+            return;
+        }
+        self.cap = cap.map(|cap| self.bond.caps.under(cap));
+        if self.is_opener && self.bond.peer().caps {
+            self.tell(&Datagram::Cap(self.writer.id().0, cap));
         }
     }
 

@@ -110,8 +110,8 @@ impl DirectFlow {
     }
 
     /// Hands on bytes until the flow ends. None: it goes on in another process.
-    pub(crate) async fn run(self, program: TcpStream, limits: &Limits, steering: Steering) -> Option<Ended> {
-        let flow = Flow::new(Socket::new(program), Direct::from(self.tcp));
+    pub(crate) async fn run(self, program: Socket, limits: &Limits, steering: Steering) -> Option<Ended> {
+        let flow = Flow::new(program, Direct::from(self.tcp));
         // What the far end refuses is another kind of flow.
         Unpacked::Direct(flow, self.running).run(limits, steering).await.unwrap_or_default()
     }

@@ -2,13 +2,17 @@
 
 use std::sync::Arc;
 
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 use whimbrel::{Mocket, Stream};
 
+use super::bond::Bond;
 use super::carrier::Carrier;
 use super::channel::StreamChannel;
 use super::connect::connect_for;
 use super::hand_over::hand_over;
+use super::introduce::header;
 use super::record::{FlowRecord, Running};
 use super::restarts::Restarts;
 use super::session::SessionContext;
@@ -22,13 +26,14 @@ use crate::protocol::{Agreement, Answer, Opening, Outcome, codes};
 /// A connection to the target, the flow's place in the table, its share, and its compression with the bytes in front.
 type Connected = (Socket, Running, OwnedSemaphorePermit, Option<(Wish, u32)>);
 
-/// What a peer has open at this end.
+/// The flows that a peer has open at this end.
 #[derive(Debug)]
 pub(super) struct FarEnd {
     mocket: Mocket,
     context: Arc<SessionContext>,
     helm: Arc<Helm>,
     restarts: Restarts,
+    bond: Arc<Bond>,
 }
 
 impl FarEnd {
@@ -37,8 +42,9 @@ impl FarEnd {
         context: Arc<SessionContext>,
         helm: Arc<Helm>,
         restarts: Restarts,
+        bond: Arc<Bond>,
     ) -> Self {
-        Self { mocket, context, helm, restarts }
+        Self { mocket, context, helm, restarts, bond }
     }
 
     /// Serves a stream that the peer has opened. Returns where it went, and how it ended or why it was refused.
@@ -63,7 +69,8 @@ impl FarEnd {
                 );
             }
             Ok((socket, running, permit, agreed)) => {
-                let channel = StreamChannel::accepted(self.mocket.clone(), stream, opening.manner.priority);
+                let channel =
+                    StreamChannel::accepted(self.mocket.clone(), stream, opening.manner, &self.bond);
                 let channel = Carrier::new(channel, agreed, &running.record, &self.restarts);
                 self.run(Flow::new(socket, channel), running, permit).await;
             }
@@ -77,10 +84,20 @@ impl FarEnd {
         running: Running,
         _permit: OwnedSemaphorePermit,
     ) {
-        let steering = Steering::Peer(self.helm.steer(flow.channel().stream().id()));
+        let stream = flow.channel().stream();
+        let steering = Steering::Peer(self.helm.steer(stream.id(), stream.steered()));
         match hand_over(&mut flow, &running, &self.context.limits, steering).await {
             Some(ended) => self.context.note_ended(&running.record, ended),
             None => running.park(flow),
+        }
+    }
+
+    /// Tells a target whose connection it is, if it is one that expects that.
+    async fn introduce(&self, tcp: &mut TcpStream, opening: &Opening) {
+        let Ok(target) = tcp.peer_addr() else { return };
+        if self.context.permits().introduce(&opening.target.host, target.ip(), opening.target.port) {
+            // It fits into the socket's buffer. An error means that the connection is gone, which the flow sees.
+            tcp.write_all(&header(opening.source, target)).await.ok();
         }
     }
 
@@ -101,7 +118,8 @@ impl FarEnd {
             // The peer has given up, so nobody needs the connection.
             _ = stream.writer().stopped() => Err(Outcome::Failed),
         };
-        let tcp = connected?;
+        let mut tcp = connected?;
+        self.introduce(&mut tcp, opening).await;
         let asked = opening.manner.compression;
         let agreed = asked.and_then(|asked| Some((Wish::new(asked, context)?, asked)));
         let agreement = agreed.as_ref().map_or(Agreement::Plain, |(wish, asked)| wish.agreement(*asked));
@@ -115,8 +133,6 @@ impl FarEnd {
 
 /// Tells the peer why, and reads no more.
 async fn refuse(stream: &mut Stream, outcome: Outcome) {
-    use tokio::io::AsyncWriteExt;
-
     drop(stream.write_bytes(Answer::of(outcome).to_bytes().into()).await);
     drop(stream.shutdown().await);
     stream.stop(codes::RESET);

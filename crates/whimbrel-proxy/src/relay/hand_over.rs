@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::limits::Limits;
+use super::reach::Reached;
 use super::record::{FlowRecord, FlowState, Running};
 use super::socket::Socket;
 use super::steering::Steering;
@@ -29,6 +30,9 @@ pub(super) async fn hand_over<C: Channel>(
     record.set_state(FlowState::Running);
     let mut active = Instant::now();
     let mut was_reset = pin!(flow.program().was_reset());
+    let budget = running.hold_budget();
+    flow.set_hold(steering.hold_bytes(), budget);
+    let mut reached = steering.reached();
     loop {
         let limit = if flow.is_half_closed() { limits.tcp_half_closed_idle } else { limits.tcp_idle };
         let due = active + limit;
@@ -43,12 +47,16 @@ pub(super) async fn hand_over<C: Channel>(
                 let settled = tokio::time::timeout(SETTLING, poll_fn(|cx| flow.poll_settled(cx))).await;
                 return settled.ok().flatten();
             }
+            // A flow that waits to write looks whether it may take more from its program.
+            () = changed(&mut reached) => continue,
             change = steering.changed() => {
                 if let Some(code) = change.ends {
                     return Some(flow.give_up(code));
                 }
                 flow.set_held(change.is_held);
+                flow.set_hold(change.hold_bytes.unwrap_or_default(), budget);
                 flow.channel_mut().set_priority(change.priority);
+                flow.channel_mut().set_cap(change.cap);
                 record.set_state(if change.is_held { FlowState::Held } else { FlowState::Running });
                 active = Instant::now();
                 continue;
@@ -63,6 +71,13 @@ pub(super) async fn hand_over<C: Channel>(
             Err(_) if flow.is_held() || !flow.is_reachable() => active = Instant::now(),
             Err(_) => return Some(flow.give_up(codes::IDLE)),
         }
+    }
+}
+
+async fn changed(reached: &mut Option<Reached>) {
+    match reached {
+        Some(reached) => reached.changed().await,
+        None => std::future::pending().await,
     }
 }
 

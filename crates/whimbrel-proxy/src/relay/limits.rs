@@ -1,4 +1,4 @@
-//! What the flows of a proxy may take.
+//! Limits on what the flows of a proxy take.
 
 use std::time::Duration;
 
@@ -24,6 +24,12 @@ pub struct Limits {
     /// The most bytes of memory for compression. Default 600 MB. What finds no room is carried as it is.
     #[serde(with = "as_text::bytes")]
     pub compression_memory: usize,
+    /// The most bytes that flows hold by `hold_bytes` of their rules while their peers cannot be reached, all together. Default 256 MB.
+    #[serde(with = "as_text::bytes")]
+    pub hold_memory: usize,
+    /// How long a proxy that is stopped waits for its flows to end. Default 5 s. Then they are reset.
+    #[serde(with = "as_text::duration")]
+    pub drain: Duration,
     /// How long connecting to a target may take. Default 15 s.
     #[serde(with = "as_text::duration")]
     pub connect_timeout: Duration,
@@ -49,6 +55,8 @@ impl Default for Limits {
             max_udp_contexts: 4_096,
             max_compressed_flows: 5_120,
             compression_memory: 600_000_000,
+            hold_memory: 256_000_000,
+            drain: Duration::from_secs(5),
             connect_timeout: Duration::from_secs(15),
             tcp_idle: Duration::from_secs(7_440),
             tcp_half_closed_idle: Duration::from_secs(600),

@@ -49,6 +49,11 @@ impl Collector for FlowMetrics {
                 ConstCounter::new(value(sums)).encode(counter.encode_family(&labels(group))?)?;
             }
         }
+        let help = "Flows that met a rule with log = true";
+        let mut logged = encoder.encode_descriptor("flows_logged", help, None, MetricType::Counter)?;
+        for (rule, count) in self.0.logged() {
+            ConstCounter::new(count).encode(logged.encode_family(&[("rule", rule)])?)?;
+        }
         let (_, _, refused) = self.0.counts();
         let refused = ConstCounter::new(refused);
         let help = "Flows that were refused";

@@ -1,6 +1,8 @@
 //! Sockets, streams and sessions: the thin shell around [`flow`](crate::flow).
 
 mod allowance;
+mod bond;
+mod caps;
 mod carrier;
 mod channel;
 mod connect;
@@ -9,6 +11,7 @@ mod direct;
 mod echo;
 mod far;
 mod hand_over;
+mod introduce;
 mod limits;
 mod mark;
 mod metrics;
@@ -32,6 +35,7 @@ mod wish;
 
 #[cfg(target_os = "linux")]
 pub(crate) use allowance::Allowance;
+pub(crate) use caps::cap_of;
 pub(crate) use channel::Saved;
 pub use dictionaries::{Dictionaries, DictionaryError};
 pub(crate) use direct::DirectFlow;
@@ -48,6 +52,7 @@ pub use peer::{Peer, PeerState};
 pub(crate) use record::FlowState;
 pub use record::{FlowRecord, Flows};
 pub use session::{Session, SessionContext};
+pub(crate) use socket::{Socket, Userspace, drop_front};
 pub(crate) use steering::Steering;
-pub(crate) use udp::{EchoReply, Reply, replies};
+pub(crate) use udp::{EchoReply, LONGEST_GATHER, Reply, replies};
 pub use udp::{Program, Programs};

@@ -1,11 +1,12 @@
 //! The near end of a TCP flow: it opens the stream and waits for the answer.
 
 use std::future::poll_fn;
+use std::sync::Arc;
 
 use bytes::Bytes;
-use tokio::net::TcpStream;
 use whimbrel::Mocket;
 
+use super::bond::Bond;
 use super::carrier::Carrier;
 use super::channel::StreamChannel;
 use super::hand_over::hand_over;
@@ -87,12 +88,13 @@ impl Opened {
         running: Running,
         wish: Option<Wish>,
         restarts: &Restarts,
+        bond: &Arc<Bond>,
     ) -> Result<Self, Refused> {
         let mut said = opening.clone();
         said.manner.compression = said.manner.compression.filter(|_| wish.is_some());
         let opened = mocket.open_stream_with(said.to_bytes()).await;
         let stream = opened.map_err(|_| Refused::NoSession)?;
-        let channel = StreamChannel::opened(mocket.clone(), stream, opening.manner.priority);
+        let channel = StreamChannel::opened(mocket.clone(), stream, opening.manner, bond);
         Ok(Self { channel, running, wish, restarts: restarts.clone(), is_answered: false })
     }
 
@@ -126,7 +128,7 @@ impl Opened {
         Ok(answer)
     }
 
-    /// What the status shows of it.
+    /// Returns the record of the flow that the status shows.
     pub(crate) fn record(&self) -> std::sync::Arc<FlowRecord> {
         std::sync::Arc::clone(&self.running.record)
     }
@@ -138,7 +140,7 @@ impl Opened {
     /// The far end could not connect.
     pub(crate) async fn run(
         mut self,
-        tcp: TcpStream,
+        program: Socket,
         limits: &Limits,
         steering: Steering,
     ) -> Result<Option<Ended>, Refused> {
@@ -147,7 +149,7 @@ impl Opened {
         }
         let Self { channel, running, wish, restarts, .. } = self;
         let channel = Carrier::new(channel, wish.map(|wish| (wish, 0)), &running.record, &restarts);
-        run(Flow::new(Socket::new(tcp), channel), running, limits, steering).await
+        run(Flow::new(program, channel), running, limits, steering).await
     }
 }
 

@@ -71,8 +71,9 @@ fn socket(file: OwnedFd) -> io::Result<TcpStream> {
 }
 
 fn running(parcel: &FlowParcel, peer: &Arc<str>, flows: &Flows, limits: &Limits) -> Option<Running> {
-    let FlowNote { by_peer, target, program, rule, age, .. } = parcel.note.clone();
+    let FlowNote { by_peer, target, program, rule, age, origin, .. } = parcel.note.clone();
     let record = FlowRecord::resumed(Protocol::Tcp, Arc::clone(peer), by_peer, target, program, rule)
+        .from(&origin)
         .since(age, (parcel.hand.sent, parcel.hand.received));
     flows.add(record, limits.max_flows)
 }
@@ -86,7 +87,7 @@ impl Session {
         let FlowParcel { program, other: OtherEnd::Stream(_, saved), hand, .. } = parcel else { return None };
         let stream = self.mocket().stream(StreamId(saved.stream))?;
         let program = Socket::resumed(socket(program).ok()?, hand.back_state == Direction::Done);
-        let channel = StreamChannel::resumed(self.mocket().clone(), stream, &saved);
+        let channel = StreamChannel::resumed(self.mocket().clone(), stream, &saved, self.bond());
         let carrier = match saved.paused {
             Some(paused) => {
                 let wish = Wish::again(&paused, context)?;

@@ -1,11 +1,13 @@
 //! A peer and its current session: dialled and dialled again, or waited for.
 
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
-use whimbrel::{Endpoint, Mocket, Url};
+use whimbrel::{Endpoint, LocalPath, Mocket, Url};
 
 use super::network::network;
 use super::session::{Session, SessionContext};
@@ -21,7 +23,7 @@ const RESUMING: Duration = Duration::from_secs(60);
 /// After this time without a path that works, flows go to a standby.
 pub(crate) const GONE_AFTER: Duration = Duration::from_millis(500);
 
-/// What is known of a peer.
+/// The state of a peer, as far as this end knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PeerState {
     /// It is being dialled, or waited for.
@@ -42,20 +44,22 @@ struct Inner {
     programs: Arc<Programs>,
     /// The name of the peer that new flows go to while this one cannot be reached.
     standby: Option<Arc<str>>,
+    /// The addresses of this host over which it is reached. Empty: all.
+    paths: Vec<LocalPath>,
     /// The sessions that live, the newest last.
     current: watch::Sender<(Vec<Arc<Session>>, PeerState)>,
 }
 
 impl Peer {
-    /// A peer without a session.
-    pub fn new(context: SessionContext, standby: Option<&str>) -> Self {
+    /// A peer without a session. It is reached over `paths`, or over all if they are empty.
+    pub fn new(context: SessionContext, standby: Option<&str>, paths: Vec<LocalPath>) -> Self {
         let (current, _) = watch::channel((Vec::new(), PeerState::Absent));
         let programs = Arc::new(Programs::new(&context.peer));
         let standby = standby.map(Arc::from);
-        Self(Arc::new(Inner { context: Arc::new(context), programs, standby, current }))
+        Self(Arc::new(Inner { context: Arc::new(context), programs, standby, paths, current }))
     }
 
-    /// What holds for this peer.
+    /// Returns the context of all sessions with this peer.
     pub fn context(&self) -> &Arc<SessionContext> {
         &self.0.context
     }
@@ -105,7 +109,8 @@ impl Peer {
 
     /// Begins to use a session. [`Peer::serve`] must run.
     pub(crate) fn begin(&self, mocket: Mocket) -> Arc<Session> {
-        let session = Session::new(mocket, Arc::clone(&self.0.context), Arc::clone(&self.0.programs));
+        let programs = Arc::clone(&self.0.programs);
+        let session = Session::new(mocket, Arc::clone(&self.0.context), programs, self.0.paths.clone());
         self.0.current.send_modify(|(sessions, state)| {
             sessions.push(Arc::clone(&session));
             *state = PeerState::Connected;
@@ -160,7 +165,29 @@ impl Peer {
             // Who was connected for a while is dialled again at once.
             pause =
                 if began.elapsed() > LONGEST_PAUSE { FIRST_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
-            sleep(pause).await;
+            sleep(jittered(pause, RandomState::new().hash_one(pause))).await;
         }
+    }
+}
+
+/// A pause of half to the whole of that, so that peers of one proxy that was restarted do not come all at once.
+fn jittered(pause: Duration, random: u64) -> Duration {
+    pause / 2 + (pause / 2).mul_f64(random as f64 / u64::MAX as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_differ_and_are_never_short_or_long() {
+        let pauses: std::collections::BTreeSet<_> =
+            (0..100).map(|_| jittered(LONGEST_PAUSE, RandomState::new().hash_one(LONGEST_PAUSE))).collect();
+        assert!(pauses.len() > 50, "{pauses:?}");
+        assert!(pauses.iter().all(|pause| (LONGEST_PAUSE / 2..=LONGEST_PAUSE).contains(pause)));
+        assert_eq!(
+            (jittered(FIRST_PAUSE, 0), jittered(FIRST_PAUSE, u64::MAX)),
+            (FIRST_PAUSE / 2, FIRST_PAUSE)
+        );
     }
 }

@@ -67,6 +67,13 @@ impl Reached {
         }
     }
 
+    /// Waits until a path works again, or none does any more.
+    pub(crate) async fn changed(&mut self) {
+        if self.0.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
     /// Waits until the session is over.
     pub(crate) async fn over(&mut self) {
         // An error means that the session is gone.

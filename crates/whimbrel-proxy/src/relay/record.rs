@@ -10,20 +10,23 @@ use whimbrel_service::Metrics;
 
 use super::carrier::Carrier;
 use super::direct::Direct;
+use super::limits::Limits;
 use super::metrics::FlowMetrics;
 use super::over::Over;
 use super::parking::{Other, Parked, Parking, ParkingLot};
 use super::socket::Socket;
 use super::totals::{Group, Sums, Totals};
 use crate::compress::{LinkBytes, Method};
-use crate::flow::Flow;
-use crate::policy::{Decision, Protocol};
+use crate::flow::{Flow, HoldBudget};
+use crate::policy::{Decision, Origin, Protocol};
 use crate::protocol::Target;
 
 /// How often it is looked at whether flows still run.
 const LOOK: Duration = Duration::from_millis(20);
+/// The most rules whose logged flows are told apart.
+const MOST_LOGGED: usize = 256;
 
-/// What a flow does.
+/// The state of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FlowState {
     /// It waits for its peer, or for the far end's answer.
@@ -63,6 +66,8 @@ pub struct FlowRecord {
     pub target: String,
     /// The program's address at the near end.
     pub program: Option<SocketAddr>,
+    /// How it came in at this end, as far as that is known.
+    pub origin: Origin,
     /// The rule that it follows.
     pub rule: Option<String>,
     began: Instant,
@@ -89,6 +94,7 @@ impl FlowRecord {
             peer,
             target,
             program: None,
+            origin: Origin::default(),
             rule: None,
             began,
             state,
@@ -112,6 +118,11 @@ impl FlowRecord {
 
     pub(crate) fn of(mut self, program: Option<SocketAddr>) -> Self {
         self.program = program;
+        self
+    }
+
+    pub(crate) fn from(mut self, origin: &Origin) -> Self {
+        self.origin = origin.clone();
         self
     }
 
@@ -199,7 +210,7 @@ impl FlowRecord {
         let ((to_peer, from_peer), link) = (self.bytes(), self.link());
         serde_json::json!({
             "protocol": self.protocol, "by_peer": self.by_peer, "peer": *self.peer, "target": self.target,
-            "program": self.program, "rule": self.rule, "state": self.state().name(), "age_s": self.began.elapsed().as_secs(),
+            "program": self.program, "by": self.origin.by, "rule": self.rule, "state": self.state().name(), "age_s": self.began.elapsed().as_secs(),
             "to_peer_bytes": to_peer, "from_peer_bytes": from_peer,
             "compression": self.compression.get().map(|(method, _)| method),
             "to_peer_link_bytes": link.0, "from_peer_link_bytes": link.1,
@@ -211,15 +222,18 @@ impl FlowRecord {
 #[derive(Clone, Debug, Default)]
 pub struct Flows(Arc<Table>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Table {
     next: AtomicU64,
     running: Mutex<BTreeMap<u64, Arc<FlowRecord>>>,
     /// Sums over all flows; of those that run, only that they were opened.
     totals: Mutex<Totals>,
+    /// The flows that rules have logged, by rule.
+    logged: Mutex<BTreeMap<String, u64>>,
     /// Whether no flow is added any more.
     is_draining: AtomicBool,
     parking: ParkingLot,
+    hold: HoldBudget,
     over: Over,
     opened: AtomicU64,
     refused: AtomicU64,
@@ -233,7 +247,29 @@ pub(crate) struct Running {
     pub(crate) record: Arc<FlowRecord>,
 }
 
+impl Default for Table {
+    fn default() -> Self {
+        Self {
+            next: AtomicU64::new(0),
+            running: Mutex::default(),
+            totals: Mutex::default(),
+            logged: Mutex::default(),
+            is_draining: AtomicBool::new(false),
+            parking: ParkingLot::default(),
+            hold: HoldBudget::new(Limits::default().hold_memory),
+            over: Over::default(),
+            opened: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+        }
+    }
+}
+
 impl Flows {
+    /// A table whose flows may hold so many bytes together while their peers cannot be reached.
+    pub(crate) fn with_hold(bytes: usize) -> Self {
+        Self(Arc::new(Table { hold: HoldBudget::new(bytes), ..Table::default() }))
+    }
+
     /// Adds a flow, unless there are `most` already.
     pub(crate) fn add(&self, record: FlowRecord, most: usize) -> Option<Running> {
         let mut running = self.0.running.lock().unwrap_or_else(PoisonError::into_inner);
@@ -262,6 +298,18 @@ impl Flows {
             sums.add((to_peer, from_peer), record.link());
         }
         totals
+    }
+
+    /// Counts a flow that a rule has logged. Beyond 256 rules, further ones count as `other`.
+    pub(crate) fn log(&self, rule: &str) {
+        let mut logged = self.0.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_known = logged.contains_key(rule) || logged.len() < MOST_LOGGED;
+        *logged.entry(if is_known { rule } else { "other" }.to_owned()).or_default() += 1;
+    }
+
+    /// Returns how many flows each rule has logged.
+    pub(super) fn logged(&self) -> BTreeMap<String, u64> {
+        self.0.logged.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Registers the metrics of flows, with the prefix `whimbrel_proxy_`.
@@ -298,7 +346,7 @@ impl Flows {
         self.0.parking.park(|| self.count(hands_on)).await
     }
 
-    /// What ends the tasks of connections.
+    /// Returns the signal that ends the tasks of connections.
     pub(crate) fn over(&self) -> Over {
         self.0.over.clone()
     }
@@ -336,6 +384,11 @@ impl Flows {
 }
 
 impl Running {
+    /// The memory for what flows hold.
+    pub(super) fn hold_budget(&self) -> &HoldBudget {
+        &self.table.0.hold
+    }
+
     /// Waits for the moment at which flows are taken apart.
     pub(super) fn parking(&self) -> Parking {
         self.table.0.parking.parking()

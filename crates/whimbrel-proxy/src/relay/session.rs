@@ -4,9 +4,10 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use tokio::sync::mpsc;
-use whimbrel::{CloseReason, EventsError, Mocket, StreamId};
+use whimbrel::{CloseReason, EventsError, LocalPath, Mocket, Paths, StreamId};
 use whimbrel_service::ActivityLog;
 
+use super::bond::Bond;
 use super::dictionaries::Dictionaries;
 use super::far::FarEnd;
 use super::limits::Limits;
@@ -24,13 +25,13 @@ use crate::compress::Budget;
 use crate::flow::Ended;
 use crate::multicast::Multicast;
 use crate::policy::{Permits, Protocol};
-use crate::protocol::{Datagram, Opening};
+use crate::protocol::{Capabilities, Datagram, Gathered, Opening};
 use crate::upgrade::UdpParts;
 
 /// The most addresses that were looked up and wait to be used.
 const LOOK_UPS: usize = 64;
 
-/// What holds for all sessions with one peer.
+/// The context of all sessions with one peer.
 #[derive(Debug)]
 pub struct SessionContext {
     /// The peer's name, or its key.
@@ -50,7 +51,7 @@ pub struct SessionContext {
 }
 
 impl SessionContext {
-    /// What holds for this peer, which may open what `permits` say.
+    /// Creates the context of a peer, which may open what `permits` say.
     pub fn new(
         peer: &str,
         permits: Permits,
@@ -162,23 +163,39 @@ pub struct Session {
     programs: Arc<Programs>,
     helm: Arc<Helm>,
     restarts: Restarts,
+    bond: Arc<Bond>,
     far: Arc<FarEnd>,
     /// Locked by whoever serves the session, and when it is handed over.
     far_programs: Mutex<FarPrograms>,
     /// Addresses that were looked up, until the session is served.
     found: Mutex<Option<mpsc::Receiver<Found>>>,
     reach: Reach,
+    /// The addresses of this host that it uses. Empty: all.
+    paths: Vec<LocalPath>,
 }
 
 impl Session {
     /// A session over this mocket. [`Session::serve`] must run.
-    pub fn new(mocket: Mocket, context: Arc<SessionContext>, programs: Arc<Programs>) -> Arc<Self> {
+    pub fn new(
+        mocket: Mocket,
+        context: Arc<SessionContext>,
+        programs: Arc<Programs>,
+        paths: Vec<LocalPath>,
+    ) -> Arc<Self> {
         let codecs = Arc::new(Codecs::new(Arc::clone(&context)));
         let most = context.limits.max_udp_contexts;
-        let outgoing = Arc::new(Outgoing::new(mocket.clone(), most, Arc::clone(&codecs)));
+        let bond: Arc<Bond> = Arc::default();
+        let outgoing = Outgoing::new(mocket.clone(), most, Arc::clone(&codecs), Arc::clone(&bond));
+        let outgoing = Arc::new(outgoing);
         let helm: Arc<Helm> = Arc::default();
         let restarts = Restarts::default();
-        let far = FarEnd::new(mocket.clone(), Arc::clone(&context), Arc::clone(&helm), restarts.clone());
+        let far = FarEnd::new(
+            mocket.clone(),
+            Arc::clone(&context),
+            Arc::clone(&helm),
+            restarts.clone(),
+            Arc::clone(&bond),
+        );
         let far = Arc::new(far);
         let (found, look_ups) = mpsc::channel(LOOK_UPS);
         let far_programs = FarPrograms::new(Arc::clone(&context), Arc::clone(&outgoing), codecs, found);
@@ -191,10 +208,12 @@ impl Session {
             programs,
             helm,
             restarts,
+            bond,
             far,
             far_programs,
             found,
             reach,
+            paths,
         })
     }
 
@@ -203,7 +222,7 @@ impl Session {
         &self.mocket
     }
 
-    /// What holds for this peer.
+    /// Returns the context of all sessions with this peer.
     pub fn context(&self) -> &Arc<SessionContext> {
         &self.context
     }
@@ -222,12 +241,17 @@ impl Session {
         &self.far
     }
 
+    /// What its flows share.
+    pub(crate) fn bond(&self) -> &Arc<Bond> {
+        &self.bond
+    }
+
     /// The compressed flows.
     pub(super) fn restarts(&self) -> &Restarts {
         &self.restarts
     }
 
-    /// What another process needs to go on with the peer's UDP programs.
+    /// Returns the parts that another process needs to go on with the peer's UDP programs.
     pub(crate) fn udp_parts(&self) -> UdpParts {
         self.far_programs().parts()
     }
@@ -260,7 +284,7 @@ impl Session {
     /// The session is over.
     pub(crate) async fn open(&self, opening: &Opening, running: Running) -> Result<Opened, Refused> {
         let wish = opening.manner.compression.and_then(|asked| Wish::new(asked, &self.context));
-        Opened::open(&self.mocket, opening, running, wish, &self.restarts).await
+        Opened::open(&self.mocket, opening, running, wish, &self.restarts, &self.bond).await
     }
 
     /// Serves the peer until the session is over.
@@ -268,8 +292,10 @@ impl Session {
         let found = self.found.lock().unwrap_or_else(PoisonError::into_inner).take();
         debug_assert!(found.is_some(), "a session is served once");
         let Some(mut look_ups) = found else { return self.mocket.closed().await };
+        self.outgoing.tell_reliably(&Datagram::Capabilities(Capabilities::OURS));
         let mut events = self.mocket.subscribe();
         let mut sweep = tokio::time::interval(std::time::Duration::from_secs(5));
+        let mut has_paths = self.paths.is_empty();
         loop {
             tokio::select! {
                 stream = self.mocket.accept_stream() => match stream {
@@ -288,7 +314,11 @@ impl Session {
                     Ok(_) | Err(EventsError::Missed(_)) => self.reach.update(&self.mocket),
                 },
                 Some(found) = look_ups.recv() => self.far_programs().on_found(found),
-                _ = sweep.tick() => self.far_programs().sweep(),
+                _ = sweep.tick() => {
+                    self.far_programs().sweep();
+                    // An address that is not there may come.
+                    has_paths = has_paths || self.mocket.set_paths(Paths::Only(self.paths.clone())).is_ok();
+                }
             }
         }
         self.reach.end();
@@ -301,7 +331,17 @@ impl Session {
         let mut far = self.far_programs();
         match datagram {
             Datagram::Priority(stream, priority) => self.helm.set_priority(stream, priority),
+            Datagram::Cap(stream, cap) => self.helm.set_cap(stream, cap),
             Datagram::Restart(stream) => self.restarts.ask(stream),
+            Datagram::Capabilities(all) => self.bond.on_capabilities(all),
+            // What is cut off is lost.
+            Datagram::Gathered(content) => {
+                for datagram in Gathered::read(&content).unwrap_or_default() {
+                    if let Datagram::Plain(context, payload) = datagram {
+                        far.on_datagram(context, payload, &self.programs);
+                    }
+                }
+            }
             Datagram::Refused(context, refusal) => self.outgoing.on_refused(context, refusal),
             Datagram::Compresses(context) => self.outgoing.on_compresses(context),
             Datagram::Plain(context, payload) => far.on_datagram(context, payload, &self.programs),

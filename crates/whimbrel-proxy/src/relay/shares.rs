@@ -1,4 +1,4 @@
-//! What all sessions of one peer may take together, so that no peer takes what others need.
+//! The shares that all sessions of one peer have together, so that no peer takes what others need.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -18,7 +18,7 @@ const ECHOES_PER_SECOND: u32 = 100;
 /// Datagrams to groups that are sent on for one peer in a second. Further ones are lost.
 const SENT_ON_PER_SECOND: u32 = 1_000;
 
-/// What is left of a peer's shares.
+/// The rest of a peer's shares.
 #[derive(Debug)]
 pub(super) struct Shares {
     /// TCP flows that it has opened.

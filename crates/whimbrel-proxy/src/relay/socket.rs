@@ -1,7 +1,9 @@
 //! A program's TCP connection.
 
 use std::cell::RefCell;
+use std::fmt::Debug;
 use std::io::{self, IoSlice};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -28,8 +30,33 @@ thread_local! {
 /// A program's TCP connection.
 #[derive(Debug)]
 pub(crate) struct Socket {
-    tcp: Arc<TcpStream>,
+    tcp: Tcp,
     is_bulk: bool,
+}
+
+/// Whose TCP it is.
+#[derive(Debug)]
+enum Tcp {
+    Kernel(Arc<TcpStream>),
+    Userspace(Box<dyn Userspace>),
+}
+
+/// A connection of a TCP in this process. Unless it was finished, dropping it resets it.
+pub(crate) trait Userspace: Program + Debug + Send + Sync {
+    /// Waits until the connection is reset.
+    fn was_reset(&self) -> Pin<Box<dyn Future<Output = ()> + Send>>;
+}
+
+impl From<TcpStream> for Socket {
+    fn from(tcp: TcpStream) -> Self {
+        Self::new(tcp)
+    }
+}
+
+impl From<Box<dyn Userspace>> for Socket {
+    fn from(tcp: Box<dyn Userspace>) -> Self {
+        Self { tcp: Tcp::Userspace(tcp), is_bulk: false }
+    }
 }
 
 impl Socket {
@@ -39,47 +66,66 @@ impl Socket {
         tcp.set_nodelay(true).ok();
         // Whatever ends this process, a connection that has not ended is reset.
         SockRef::from(&tcp).set_linger(Some(Duration::ZERO)).ok();
-        Self { tcp: Arc::new(tcp), is_bulk: false }
+        Self { tcp: Tcp::Kernel(Arc::new(tcp)), is_bulk: false }
     }
 
     /// A connection of a flow that goes on here. Its direction to the program may be finished.
     pub(super) fn resumed(tcp: TcpStream, is_finished: bool) -> Self {
-        if is_finished { Self { tcp: Arc::new(tcp), is_bulk: false } } else { Self::new(tcp) }
+        if is_finished {
+            return Self { tcp: Tcp::Kernel(Arc::new(tcp)), is_bulk: false };
+        }
+        Self::new(tcp)
     }
 
-    /// Returns the connection, if nobody waits for it any more.
+    /// Returns the connection, if it is the kernel's and nobody waits for it any more.
     pub(super) fn into_inner(self) -> Option<TcpStream> {
-        Arc::into_inner(self.tcp)
+        match self.tcp {
+            Tcp::Kernel(tcp) => Arc::into_inner(tcp),
+            Tcp::Userspace(_) => None,
+        }
     }
 
     /// Waits until the connection is reset. A flow whose bytes wait for the peer does not read, and would not see it.
-    pub(super) fn was_reset(&self) -> impl Future<Output = ()> + use<> {
-        let tcp = Arc::clone(&self.tcp);
-        async move { drop(tcp.ready(Interest::ERROR).await) }
-    }
-
-    fn try_read(&mut self) -> io::Result<Bytes> {
-        if self.is_bulk {
-            let mut buffer = BytesMut::with_capacity(CHUNK);
-            let read = self.tcp.try_read_buf(&mut buffer)?;
-            self.is_bulk = read >= BULK;
-            return Ok(if self.is_bulk { buffer.freeze() } else { Bytes::copy_from_slice(&buffer) });
+    pub(crate) fn was_reset(&self) -> impl Future<Output = ()> + use<> {
+        let waiting = match &self.tcp {
+            Tcp::Kernel(tcp) => Ok(Arc::clone(tcp)),
+            Tcp::Userspace(tcp) => Err(tcp.was_reset()),
+        };
+        async move {
+            match waiting {
+                Ok(tcp) => drop(tcp.ready(Interest::ERROR).await),
+                Err(reset) => reset.await,
+            }
         }
-        SCRATCH.with_borrow_mut(|scratch| {
-            let read = self.tcp.try_read(scratch)?;
-            self.is_bulk = read >= BULK;
-            Ok(Bytes::copy_from_slice(&scratch[..read]))
-        })
     }
+}
+
+/// Reads what there is.
+fn try_read(tcp: &TcpStream, is_bulk: &mut bool) -> io::Result<Bytes> {
+    if *is_bulk {
+        let mut buffer = BytesMut::with_capacity(CHUNK);
+        let read = tcp.try_read_buf(&mut buffer)?;
+        *is_bulk = read >= BULK;
+        return Ok(if *is_bulk { buffer.freeze() } else { Bytes::copy_from_slice(&buffer) });
+    }
+    SCRATCH.with_borrow_mut(|scratch| {
+        let read = tcp.try_read(scratch)?;
+        *is_bulk = read >= BULK;
+        Ok(Bytes::copy_from_slice(&scratch[..read]))
+    })
 }
 
 impl Program for Socket {
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, Broken>> {
+        let tcp = match &mut self.tcp {
+            Tcp::Kernel(tcp) => tcp,
+            Tcp::Userspace(tcp) => return tcp.poll_read(cx),
+        };
         loop {
-            if ready!(self.tcp.poll_read_ready(cx)).is_err() {
+            if ready!(tcp.poll_read_ready(cx)).is_err() {
                 return Poll::Ready(Err(Broken::Reset(0)));
             }
-            match self.try_read() {
+            match try_read(tcp, &mut self.is_bulk) {
                 Ok(bytes) if bytes.is_empty() => return Poll::Ready(Ok(None)),
                 Ok(bytes) => return Poll::Ready(Ok(Some(bytes))),
                 Err(error) if is_passing(&error) => {}
@@ -89,14 +135,18 @@ impl Program for Socket {
     }
 
     fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &mut Vec<Bytes>) -> Poll<Result<(), Broken>> {
+        let tcp = match &mut self.tcp {
+            Tcp::Kernel(tcp) => tcp,
+            Tcp::Userspace(tcp) => return tcp.poll_write(cx, bytes),
+        };
         loop {
-            if ready!(self.tcp.poll_write_ready(cx)).is_err() {
+            if ready!(tcp.poll_write_ready(cx)).is_err() {
                 return Poll::Ready(Err(Broken::Reset(0)));
             }
             let mut slices = [IoSlice::new(&[]); SLICES];
             let filled =
                 bytes.iter().zip(&mut slices).map(|(bytes, slice)| *slice = IoSlice::new(bytes)).count();
-            match self.tcp.try_write_vectored(&slices[..filled]) {
+            match tcp.try_write_vectored(&slices[..filled]) {
                 Ok(written) => {
                     drop_front(bytes, written);
                     return Poll::Ready(Ok(()));
@@ -108,14 +158,22 @@ impl Program for Socket {
     }
 
     fn finish(&mut self) {
-        // An error means that the connection is gone, which the next read says, too.
-        SockRef::from(&*self.tcp).set_linger(None).ok();
-        SockRef::from(&*self.tcp).shutdown(std::net::Shutdown::Write).ok();
+        match &mut self.tcp {
+            Tcp::Kernel(tcp) => {
+                // An error means that the connection is gone, which the next read says, too.
+                SockRef::from(&**tcp).set_linger(None).ok();
+                SockRef::from(&**tcp).shutdown(std::net::Shutdown::Write).ok();
+            }
+            Tcp::Userspace(tcp) => tcp.finish(),
+        }
     }
 
     fn reset(&mut self) {
-        // The connection is reset when the socket is closed.
-        SockRef::from(&*self.tcp).set_linger(Some(Duration::ZERO)).ok();
+        match &mut self.tcp {
+            // The connection is reset when the socket is closed.
+            Tcp::Kernel(tcp) => drop(SockRef::from(&**tcp).set_linger(Some(Duration::ZERO))),
+            Tcp::Userspace(tcp) => tcp.reset(),
+        }
     }
 }
 
@@ -123,7 +181,8 @@ fn is_passing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
-fn drop_front(bytes: &mut Vec<Bytes>, mut written: usize) {
+/// Drops the first `written` bytes.
+pub(crate) fn drop_front(bytes: &mut Vec<Bytes>, mut written: usize) {
     let whole = bytes.iter().take_while(|bytes| {
         let fits = bytes.len() <= written;
         written -= if fits { bytes.len() } else { 0 };

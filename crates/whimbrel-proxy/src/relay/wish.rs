@@ -17,14 +17,14 @@ pub(super) struct Wish {
 }
 
 impl Wish {
-    /// What can be had here of what was asked for. `None`: there are too many contexts.
+    /// Grants as much of the wish as this end can. `None`: there are too many contexts.
     pub(super) fn new(asked: Compression, context: &SessionContext) -> Option<Self> {
         let dictionary = asked.dictionary.and_then(|id| context.dictionaries.of_id(id)).cloned();
         let share = context.shares.compression.take(asked.method, dictionary.is_some())?;
         Some(Self { method: asked.method, dictionary, share })
     }
 
-    /// What the far end answers if it can have this of what was asked for.
+    /// Returns the far end's answer if it can have this much of the wish.
     pub(super) fn agreement(&self, asked: Compression) -> Agreement {
         match asked.dictionary {
             Some(_) if self.dictionary.is_none() => Agreement::WithoutDictionary,
@@ -32,7 +32,7 @@ impl Wish {
         }
     }
 
-    /// What the far end has agreed to.
+    /// Narrows the wish to what the far end has agreed to.
     pub(super) fn agreed(self, agreement: Agreement) -> Option<Self> {
         match agreement {
             Agreement::Plain => None,

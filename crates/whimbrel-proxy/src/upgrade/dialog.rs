@@ -1,4 +1,4 @@
-//! What the two processes say to one another around the parcel.
+//! The dialog of the two processes around the parcel.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;

@@ -1,4 +1,4 @@
-//! What one process hands over to the other.
+//! The parcel that one process hands over to the other.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -10,6 +10,7 @@ use whimbrel::PublicKey;
 
 use crate::flow::InHand;
 use crate::intercept::tproxy::Interception;
+use crate::policy::Origin;
 use crate::relay::{FlowRecord, Saved};
 
 /// Everything that a proxy hands over.
@@ -69,7 +70,7 @@ pub(crate) enum OtherEnd {
     Direct(OwnedFd),
 }
 
-/// What is known of a flow.
+/// The facts about a flow that the next process needs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct FlowNote {
     pub(crate) by_peer: bool,
@@ -77,6 +78,8 @@ pub(crate) struct FlowNote {
     pub(crate) target: String,
     pub(crate) program: Option<SocketAddr>,
     pub(crate) rule: Option<String>,
+    #[serde(default)]
+    pub(crate) origin: Origin,
     pub(crate) age: Duration,
 }
 
@@ -88,6 +91,7 @@ impl FlowNote {
             target: record.target.clone(),
             program: record.program,
             rule: record.rule.clone(),
+            origin: record.origin.clone(),
             age: record.age(),
         }
     }

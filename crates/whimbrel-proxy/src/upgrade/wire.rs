@@ -39,7 +39,7 @@ pub enum HandOverError {
          --replace"
     )]
     Version,
-    /// What came is no parcel.
+    /// The bytes that came are no parcel.
     #[error("the running proxy handed over something that cannot be read")]
     Malformed,
     /// Interception cannot be taken over.
@@ -47,7 +47,7 @@ pub enum HandOverError {
     Tproxy(#[from] TproxyError),
 }
 
-/// What a piece of the parcel is.
+/// The kind of a piece of the parcel.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Note {
@@ -74,7 +74,7 @@ enum Note {
     End,
 }
 
-/// What is known of a flow, its stream with the session's place in the parcel, and its state.
+/// The note on a flow, its stream with the session's place in the parcel, and its state.
 type NotedFlow = (FlowNote, Option<(usize, Saved)>, HandNote);
 
 #[derive(Serialize, Deserialize)]

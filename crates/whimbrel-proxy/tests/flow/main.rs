@@ -2,8 +2,10 @@
 //! streams in memory, once over the simulated transport.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod half;
 mod pipes;
 mod talker;
+mod wire;
 mod world;
 
 use std::task::{Context, Poll, Waker};
@@ -15,7 +17,7 @@ use talker::Talker;
 use whimbrel_proxy::compress::Compressed;
 use whimbrel_proxy::flow::{Channel, Ended, Flow};
 
-/// What happened in a run.
+/// The counts of a run.
 #[derive(Debug, Default)]
 struct Tally {
     clean: u32,

@@ -74,7 +74,7 @@ impl Drop for ControlServer {
     }
 }
 
-/// What tells a file from another one that has its name later: the device and the number of its inode.
+/// The device and the inode number of a file, which tell it from another one that has its name later.
 #[derive(PartialEq, Eq)]
 struct FileId(u64, u64);
 
@@ -104,7 +104,7 @@ fn bind_private(path: &Path) -> io::Result<(UnixListener, FileId)> {
     named.map(|file| (listener, file))
 }
 
-/// Binds a socket whose file has its mode from the beginning: others see its name in the folder at once, and whoever
+/// Binds a socket whose file has its mode from the beginning. Others see its name in the folder at once, and whoever
 /// connects before a later change of the mode stays connected.
 #[cfg(target_os = "linux")]
 fn bind_shut(path: &Path) -> io::Result<UnixListener> {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use whimbrel::{Identity, Secret};
 use zeroize::Zeroizing;
 
-use super::{NoPlace, default_key_file};
+use super::places::{NoPlace, default_key_file};
 use crate::private_file::{self, Exposure, make_folders, private};
 
 /// The prefix of the line; 64 hexadecimal digits follow.

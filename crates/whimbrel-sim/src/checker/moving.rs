@@ -26,7 +26,7 @@ pub(super) struct MoveScript {
     link: String,
     before: Vec<Round>,
     mode: SuspendMode,
-    /// What the other end sends meanwhile.
+    /// The messages that the other end sends meanwhile.
     away: Vec<Round>,
     time: Duration,
     /// Whether the state is used a second time.

@@ -389,18 +389,17 @@ fn settings(dice: &mut dyn Dice) -> TagSettings {
 }
 
 fn options(dice: &mut dyn Dice) -> StreamOptions {
-    StreamOptions {
-        cross_sequencing: dice.chance(50).then(|| dice.chance(50)),
-        gap_wait: dice.chance(30).then(|| Duration::from_millis(dice.between(1, 300).into())),
-        credit: if dice.chance(50) {
+    let mut options = StreamOptions::default()
+        .cross_sequencing(dice.chance(50).then(|| dice.chance(50)))
+        .gap_wait(dice.chance(30).then(|| Duration::from_millis(dice.between(1, 300).into())))
+        .credit(if dice.chance(50) {
             CreditPolicy::Latest { unread: dice.between(0, 20) as usize }
         } else {
             CreditPolicy::Wait
-        },
-        window: None,
-        priority: if dice.chance(50) { 100 } else { dice.below(256) as u8 },
-        route: RouteClass(dice.below(4) as u8),
-    }
+        })
+        .priority(if dice.chance(50) { 100 } else { dice.below(256) as u8 });
+    options.route = RouteClass(dice.below(4) as u8);
+    options
 }
 
 fn length(dice: &mut dyn Dice) -> usize {

@@ -359,7 +359,7 @@ impl Run {
         }
         // Cross-sequencing is set by the end that opened the stream.
         let before = self.pair.session(at).stream_options(stream).expect("it is open");
-        let options = StreamOptions { cross_sequencing: before.cross_sequencing, ..options };
+        let options = options.cross_sequencing(before.cross_sequencing);
         match self.pair.session(at).set_stream_options(stream, options) {
             Ok(()) => self.model.on_options(at, stream, &options),
             Err(error) => assert_eq!((error, stream), (StreamError::SharedInbox, StreamId(0))),

@@ -46,7 +46,7 @@ pub enum View {
     Both,
 }
 
-/// What an attacker without keys does.
+/// The actions of an attacker without keys.
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "the names are the documentation")]
 pub enum Attack {

@@ -7,13 +7,13 @@ use whimbrel_link::{Delivery, Link};
 use whimbrel_proto::Time;
 
 /// One direction in which packets travel: the sender, the receiver and the network.
-pub(super) type Way = (usize, usize, usize);
+pub(super) type LegKey = (usize, usize, usize);
 
 /// The links, and the ways that lead over them.
 #[derive(Debug, Default)]
 pub(super) struct Links {
     links: Vec<Link>,
-    legs: BTreeMap<Way, Leg>,
+    legs: BTreeMap<LegKey, Leg>,
 }
 
 /// The route of one network's packets from one node to another.
@@ -26,24 +26,24 @@ pub(super) struct Leg {
 
 impl Links {
     /// Leads a way over a link of its own.
-    pub(super) fn lay(&mut self, way: Way, link: Link) {
+    pub(super) fn lay(&mut self, way: LegKey, link: Link) {
         self.legs.insert(way, Leg { link: self.links.len(), more: Duration::ZERO });
         self.links.push(link);
     }
 
     /// Leads a way over the link of another way. It is `more` longer than the link.
-    pub(super) fn share(&mut self, way: Way, other: Way, more: Duration) {
+    pub(super) fn share(&mut self, way: LegKey, other: LegKey, more: Duration) {
         let link = self.leg(other).expect("the other way exists").link;
         self.legs.insert(way, Leg { link, more });
     }
 
     /// The leg on a way, if there is such a way.
-    pub(super) fn leg(&self, way: Way) -> Option<Leg> {
+    pub(super) fn leg(&self, way: LegKey) -> Option<Leg> {
         self.legs.get(&way).copied()
     }
 
     /// The link on a way, if there is such a way.
-    pub(super) fn link(&mut self, way: Way) -> Option<&mut Link> {
+    pub(super) fn link(&mut self, way: LegKey) -> Option<&mut Link> {
         let leg = self.leg(way)?;
         Some(&mut self.links[leg.link])
     }

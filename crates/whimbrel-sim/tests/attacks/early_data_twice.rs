@@ -23,7 +23,7 @@ const SYN_ACK: u8 = 0x83;
 const PING: u8 = 0x84;
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What the server's application does once it has read a request.
+/// The next step of the server's application once it has read a request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Then {
     Stay,

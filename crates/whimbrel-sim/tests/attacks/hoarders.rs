@@ -1,6 +1,6 @@
 //! Peers with valid keys make the server hold all the memory that it has for peers, in fragments of messages that are
-//! never completed, so that connections of others would be closed for lack of memory. Or many peers are served so well
-//! that each of them wants a wide window.
+//! never completed. Connections of others would then be closed for lack of memory. Or many peers are served so well that
+//! each of them wants a wide window.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

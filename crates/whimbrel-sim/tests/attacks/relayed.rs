@@ -14,7 +14,7 @@ const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 const LINK: &str = "delay=10ms";
 
-/// What the attacker does with packets that pass.
+/// The attacker's way with packets that pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     /// The attacker is not on the path.

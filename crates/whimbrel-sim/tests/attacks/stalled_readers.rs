@@ -235,7 +235,7 @@ fn a_peer_that_sends_beyond_its_credit_is_closed() {
     }
 }
 
-/// As many streams as are allowed, with all the credit that each begins with, and nobody reads: what both ends allow by
+/// Nobody reads as many streams as are allowed, each with all the credit that it begins with. What both ends allow by
 /// default must not end the session for want of memory.
 #[test]
 fn streams_that_are_unread_within_their_shares_end_no_session() {

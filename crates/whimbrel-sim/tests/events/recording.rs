@@ -1,4 +1,4 @@
-//! What events say is in the recordings of qlog as well.
+//! The recordings of qlog hold all that the events say.
 
 use whimbrel_proto::TransportConfig;
 use whimbrel_sim::pair::{End, Pair};

@@ -42,7 +42,7 @@ fn primary(pair: &mut Pair) -> PathId {
     pair.stats(End::Client).paths.iter().find(|path| path.primary).expect("there is one").id
 }
 
-/// What events say of one path of a connection: its new state and the reason.
+/// Returns the states of one path of a connection that the events tell, each with its reason.
 fn states<'a>(events: &'a [Told], connection: &str, path: PathId) -> Vec<(&'a str, &'a str)> {
     let of_path = of(events, connection, "path changed")
         .into_iter()

@@ -178,7 +178,7 @@ fn with_budget(budget: u16) -> TransportConfig {
     transport
 }
 
-/// What the deadline rule may have spent by now with a budget of 3 %.
+/// Returns the bytes that the deadline rule may have spent by now with a budget of 3 %.
 fn allowed(pair: &mut Pair) -> u64 {
     4096 + pair.stats(End::Client).total.sent_bytes * 3 / 100
 }

@@ -10,7 +10,7 @@ use whimbrel_sim::world::TapVerdict;
 
 const LINK: &str = "delay=10ms";
 
-/// What gets through to the server on paths other than its first.
+/// The packets that get through to the server on paths other than its first.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Through {
     All,

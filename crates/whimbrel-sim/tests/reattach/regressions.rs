@@ -1,4 +1,4 @@
-//! What random operations once found.
+//! Faults that random operations once found.
 
 fn play(tape: &str) {
     let tape: whimbrel_sim::checker::Tape = tape.parse().expect("it is well written");

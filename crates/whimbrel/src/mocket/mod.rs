@@ -20,6 +20,7 @@ use crate::shared::{MocketState, Shared};
 
 pub use delivery::Delivery;
 pub use sender::{Sender, SenderBuilder};
+pub(crate) use sending::end_of;
 pub use tags::TagHandle;
 
 /// A mobile socket: one end of a session. Clones are handles on the same session. Dropping the last one closes the

@@ -200,6 +200,11 @@ pub(super) fn translate(error: whimbrel_proto::session::SendError, state: &Mocke
 
 /// Why nothing more can be sent: the end that has come, or the one that is under way.
 fn why_closed(state: &MocketState) -> CloseReason {
+    end_of(state).unwrap_or(CloseReason::Local)
+}
+
+/// Returns the end that has come, or the one that the peer has begun.
+pub(crate) fn end_of(state: &MocketState) -> Option<CloseReason> {
     let by_peer = || state.connection.peer_closing().cloned().map(CloseReason::Peer);
-    state.closed.clone().or_else(by_peer).unwrap_or(CloseReason::Local)
+    state.closed.clone().or_else(by_peer)
 }

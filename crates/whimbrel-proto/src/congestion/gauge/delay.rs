@@ -15,8 +15,8 @@ const LEAST_BUCKET: Duration = Duration::from_millis(10);
 /// Bytes to send before a jitter baseline is kept. Flows that send little are many and should take little memory.
 const MANY: u64 = 32 << 10;
 
-/// How much round trips jitter within a short time: the smaller of the largest rise and the largest fall, because a
-/// growing queue only rises and a draining one only falls.
+/// How much round trips jitter within a short time. This is the smaller of the largest rise and the largest fall, because
+/// a growing queue only rises and a draining one only falls.
 #[derive(Clone, Copy, Debug, Default)]
 struct Jitter {
     began: Time,

@@ -2,7 +2,7 @@
 //!
 //! In the spirit of BBR (draft-ietf-ccwg-bbr), it measures the bottleneck's rate and the base round trip, and paces
 //! packets by that model. Loss alone does not slow it down. Where BBR alternates between probing and draining, this
-//! controller steers. It keeps a small queue of its own at the bottleneck: it sends slightly faster than the
+//! controller steers. It keeps a small queue of its own at the bottleneck. It sends slightly faster than the
 //! bottleneck's rate while the queue is shorter than wanted, and slightly slower while it is longer. While the queue
 //! never runs empty, the bottleneck never idles and every rate sample is exact.
 //!
@@ -35,7 +35,7 @@ use delay::Delay;
 use jitter_baseline::Delivery;
 use local::Local;
 use losses::{Losses, Period};
-use rate_drop::{RateDrop, View};
+use rate_drop::{ModelView, RateDrop};
 use target::QueueTarget;
 
 use super::controller::{
@@ -329,13 +329,13 @@ impl Gauge {
         self.target.wanted(bandwidth, base, self.packet_size).max(grain).saturating_add(jitter)
     }
 
-    fn own_queue(&self) -> target::Queue {
+    fn own_queue(&self) -> target::OwnQueue {
         let (bandwidth, base) = self.joint();
-        target::Queue { delay: self.delay.queue(), bandwidth, base, packet_size: self.packet_size }
+        target::OwnQueue { delay: self.delay.queue(), bandwidth, base, packet_size: self.packet_size }
     }
 
-    fn view(&self, srtt: Duration) -> View {
-        View {
+    fn view(&self, srtt: Duration) -> ModelView {
+        ModelView {
             estimate: self.bandwidth.estimate(),
             queue: self.delay.queue(),
             wanted: self.wanted(),

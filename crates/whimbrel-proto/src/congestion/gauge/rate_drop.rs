@@ -30,7 +30,7 @@ const MOST_DOUBLINGS: u32 = 7;
 
 /// The state of the path at an acknowledgement.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct View {
+pub(super) struct ModelView {
     /// The bandwidth estimate in bytes a second.
     pub(super) estimate: u64,
     pub(super) queue: Duration,
@@ -42,7 +42,7 @@ pub(super) struct View {
 
 /// A try in progress.
 #[derive(Clone, Copy, Debug)]
-struct Try {
+struct RateTrial {
     until: Time,
     /// The bandwidth estimate when the try began.
     from: u64,
@@ -57,7 +57,7 @@ pub(super) struct RateDrop {
     at: Time,
     /// The longest queue since the fall.
     longest: Duration,
-    under_way: Option<Try>,
+    under_way: Option<RateTrial>,
     in_vain: u32,
     not_before: Time,
 }
@@ -84,13 +84,13 @@ impl RateDrop {
         now.since(self.at) > MEMORY
     }
 
-    pub(super) fn on_ack(&mut self, now: Time, view: View) {
+    pub(super) fn on_ack(&mut self, now: Time, view: ModelView) {
         self.longest = self.longest.max(view.queue);
         if let Some(over) = self.under_way.take_if(|under_way| now >= under_way.until) {
             self.end_try(now, over, view);
         } else if self.under_way.is_none() && self.is_worth_a_try(now, view) {
             let until = now + math::stretch(view.srtt, TRY);
-            self.under_way = Some(Try { until, from: view.estimate });
+            self.under_way = Some(RateTrial { until, from: view.estimate });
         }
     }
 
@@ -99,7 +99,7 @@ impl RateDrop {
         if self.under_way.is_some() { self.before } else { 0 }
     }
 
-    fn is_worth_a_try(&self, now: Time, view: View) -> bool {
+    fn is_worth_a_try(&self, now: Time, view: ModelView) -> bool {
         let drained = view.wanted.max(math::stretch(self.longest, DRAINED));
         now >= self.not_before
             && view.estimate < math::scale(self.before, RECOVERED)
@@ -107,7 +107,7 @@ impl RateDrop {
             && view.queue < drained
     }
 
-    fn end_try(&mut self, now: Time, over: Try, view: View) {
+    fn end_try(&mut self, now: Time, over: RateTrial, view: ModelView) {
         if view.estimate > math::scale(over.from, GROWTH) {
             self.in_vain = 0;
             return;

@@ -31,7 +31,7 @@ const DEPTH_MEMORY: Duration = Duration::from_secs(10);
 
 /// The queue as seen in a round trip.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Queue {
+pub(super) struct OwnQueue {
     pub(super) delay: Duration,
     pub(super) bandwidth: u64,
     pub(super) base: Duration,
@@ -104,7 +104,7 @@ impl QueueTarget {
         self.spells[0].1.max(self.spells[1].1)
     }
 
-    pub(super) fn end_period(&mut self, now: Time, queue: Queue) {
+    pub(super) fn end_period(&mut self, now: Time, queue: OwnQueue) {
         if self.depth.is_some_and(|(_, at)| now.since(at) > DEPTH_MEMORY) {
             self.depth = None;
         }

@@ -1,6 +1,6 @@
 //! The queue of the connection's own blocks that wait to be sent or retransmitted.
 
-use super::notices::Notices;
+use super::notices::ControlNotices;
 use crate::PathId;
 use crate::wire::close::{Reason, write_fin};
 use crate::wire::{Writer, block, varint_len};
@@ -31,7 +31,7 @@ pub(in crate::connection) struct ControlQueue {
     primary_due: bool,
     /// The sequence number of the newest SET_PRIMARY.
     primaries: u64,
-    notices: Notices,
+    notices: ControlNotices,
 }
 
 impl ControlQueue {

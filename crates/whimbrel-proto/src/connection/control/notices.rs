@@ -8,13 +8,13 @@ use crate::wire::Writer;
 
 /// The notices that are not acknowledged yet.
 #[derive(Debug, Default)]
-pub(in crate::connection) struct Notices {
-    waiting: VecDeque<Notice>,
+pub(in crate::connection) struct ControlNotices {
+    waiting: VecDeque<ControlNotice>,
     next: u32,
 }
 
 /// One notice. `Debug` prints only its kind, since some notices hold reset tokens.
-struct Notice {
+struct ControlNotice {
     number: u32,
     due: bool,
     /// Whether it is not retransmitted any more. A copy may still arrive.
@@ -22,18 +22,18 @@ struct Notice {
     bytes: Vec<u8>,
 }
 
-impl std::fmt::Debug for Notice {
+impl std::fmt::Debug for ControlNotice {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let kind = self.bytes.first();
-        write!(f, "Notice {{ {}, due {}, block {kind:?} }}", self.number, self.due)
+        write!(f, "ControlNotice {{ {}, due {}, block {kind:?} }}", self.number, self.due)
     }
 }
 
-impl Notices {
+impl ControlNotices {
     /// Adds a whole block. Returns its number.
     pub(in crate::connection) fn push(&mut self, bytes: Vec<u8>) -> u32 {
         let number = self.next;
-        self.waiting.push_back(Notice { number, due: true, withdrawn: false, bytes });
+        self.waiting.push_back(ControlNotice { number, due: true, withdrawn: false, bytes });
         self.next = self.next.wrapping_add(1);
         number
     }
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn a_notice_goes_again_until_it_is_acknowledged() {
-        let mut notices = Notices::default();
+        let mut notices = ControlNotices::default();
         notices.push(vec![1; 10]);
         notices.push(vec![2; 10]);
         let (mut buf, mut carried) = (Vec::new(), Vec::new());
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn a_notice_that_was_withdrawn_is_waited_for_and_not_repeated() {
-        let mut notices = Notices::default();
+        let mut notices = ControlNotices::default();
         let number = notices.push(vec![1; 10]);
         notices.fill(&mut Writer::new(&mut Vec::new(), 15), |_| {});
         notices.withdraw(number);

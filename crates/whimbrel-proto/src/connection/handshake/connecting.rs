@@ -119,8 +119,14 @@ impl Connection {
             opening.handshake.trust(shown);
         }
         self.on_answered(datagram);
-        let first_sent = self.opening.as_ref().and_then(|opening| opening.first_sent).unwrap_or(now);
-        self.paths[Main].recovery.on_first_rtt(now, now.since(first_sent));
+        let opening = self.opening.as_deref();
+        let first_sent = opening.and_then(|opening| opening.first_sent).unwrap_or(now);
+        let recovery = &mut self.paths[Main].recovery;
+        match opening.is_some_and(|opening| opening.is_unsure) {
+            // Too short a round trip would do more harm than too long a one.
+            true => recovery.assume_rtt(now.since(first_sent)),
+            false => recovery.on_first_rtt(now, now.since(first_sent)),
+        }
         self.paths[Main].on_remote_id(answer.server_id);
         self.send_ping(now);
         Ok(())

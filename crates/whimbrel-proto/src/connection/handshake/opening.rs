@@ -20,8 +20,8 @@ const LONGEST_WAIT: Duration = Duration::from_millis(500);
 /// [`SLOWEST`].
 pub(in crate::connection) const PATIENCE: u32 = 240;
 const SLOWEST: Duration = Duration::from_secs(5);
-/// The number of SYNs after which the round trip is measured from the latest one: the intervals are long by then.
-const MANY: u8 = 6;
+/// An answer is not expected to take longer than this. One that comes later answers a later SYN, and nobody knows which.
+const LATEST_ANSWER: Duration = Duration::from_secs(2);
 /// On a path with a longer round trip, each new PING is first sent twice, a moment apart. Everything that follows is of
 /// no use to a server that has not seen it.
 const LONG_PATH: Duration = Duration::from_millis(20);
@@ -53,7 +53,10 @@ pub(crate) struct Opening {
     pub(in crate::connection) memory: Option<PathMemory>,
     /// The first packet number that no abandoned flight has used.
     pub(in crate::connection) numbers_used: u64,
+    /// When the first packet was sent that the next answer may belong to.
     pub(in crate::connection) first_sent: Option<Time>,
+    /// Whether `first_sent` is only the earliest time at which that packet may have been sent.
+    pub(in crate::connection) is_unsure: bool,
     pub(in crate::connection) early: Early,
     next: Time,
     /// The round trip, if it is known.
@@ -92,6 +95,7 @@ impl Opening {
             memory,
             numbers_used: 0,
             first_sent: None,
+            is_unsure: false,
             early: Early::default(),
             next: now,
             rtt: None,
@@ -119,11 +123,11 @@ impl Opening {
             return None;
         }
         self.change_stage(now);
-        if self.stage == Stage::Asking && self.tries >= MANY {
-            // Long after the first, an answer belongs to one of the latest.
-            self.first_sent = None;
+        let first_sent = *self.first_sent.get_or_insert(now);
+        if self.stage == Stage::Asking && now.since(first_sent) > LATEST_ANSWER {
+            self.first_sent = Some(now.saturating_sub(LATEST_ANSWER));
+            self.is_unsure = true;
         }
-        self.first_sent.get_or_insert(now);
         self.tries = self.tries.saturating_add(1);
         self.next = now + self.wait(now);
         match self.stage {
@@ -143,7 +147,7 @@ impl Opening {
             Stage::Pinging if self.tries >= PINGS && !committed => {
                 self.stage = Stage::Asking;
                 self.rtt = None;
-                self.first_sent = None;
+                (self.first_sent, self.is_unsure) = (None, false);
                 self.tries = 0;
             }
             Stage::Asking if committed && !self.ping.is_empty() => self.stage = Stage::Pinging,

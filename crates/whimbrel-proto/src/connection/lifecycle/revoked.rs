@@ -11,8 +11,8 @@ use crate::wire::close::Reason;
 use crate::{Cause, Side, Time};
 
 impl Connection {
-    /// Ends everything that this key has here, whichever side began it: the connection, in any state; the session, if
-    /// it waits or is dialled for; and the right of an heir. [`Event::Closed`](crate::connection::event::Event::Closed)
+    /// Ends everything that this key has here, whichever side began it. That is the connection, in any state, the session
+    /// if it waits or is dialled for, and the right of an heir. [`Event::Closed`](crate::connection::event::Event::Closed)
     /// with [`CloseReason::Revoked`] reports the end. Returns whether the connection ended by this.
     pub fn revoke(&mut self, now: Time, key: &PublicKey) -> bool {
         self.strip(&mut |peer, _| peer != key);

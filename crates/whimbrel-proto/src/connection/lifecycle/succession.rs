@@ -31,7 +31,7 @@ pub(in crate::connection) struct Succession {
 }
 
 /// A connection of which nothing more is needed: its id is free.
-type Gone = ConnectionId;
+type FreeId = ConnectionId;
 
 /// Suspending.
 impl Succession {
@@ -125,12 +125,15 @@ impl Succession {
     ///
     /// # Errors
     /// There is no room.
-    pub(in crate::connection) fn make_room(&mut self, for_refusal: bool) -> Result<Option<Gone>, Full> {
+    pub(in crate::connection) fn make_room(
+        &mut self,
+        for_refusal: bool,
+    ) -> Result<Option<FreeId>, TooManyPending> {
         if self.pending.len() < MOST_PENDING {
             return Ok(None);
         }
         let refused = self.pending.iter().position(|pending| pending.succession.refusal);
-        let index = refused.or((!for_refusal).then_some(0)).ok_or(Full)?;
+        let index = refused.or((!for_refusal).then_some(0)).ok_or(TooManyPending)?;
         Ok(Some(self.pending.remove(index).local_id()))
     }
 
@@ -152,7 +155,7 @@ impl Succession {
     }
 
     /// Drops all pending connections.
-    pub(in crate::connection) fn void_pending(&mut self) -> impl Iterator<Item = Gone> {
+    pub(in crate::connection) fn void_pending(&mut self) -> impl Iterator<Item = FreeId> {
         self.pending.drain(..).map(|pending| pending.local_id())
     }
 
@@ -161,7 +164,7 @@ impl Succession {
         &mut self,
         remote: SocketAddr,
         lets_in: &mut dyn FnMut(&PublicKey, SocketAddr) -> bool,
-    ) -> Vec<Gone> {
+    ) -> Vec<FreeId> {
         self.attachment.recheck_heir(|heir| lets_in(heir, remote));
         self.drop_if(|pending| pending.peer.key.is_some_and(|key| !lets_in(&key, pending.remote())))
     }
@@ -172,14 +175,14 @@ impl Succession {
     }
 
     /// Drops pending connections that have been silent for too long.
-    pub(in crate::connection) fn expire(&mut self, now: Time) -> Vec<Gone> {
+    pub(in crate::connection) fn expire(&mut self, now: Time) -> Vec<FreeId> {
         self.drop_if(|pending| pending.pending_until() <= now)
     }
 
-    fn drop_if(&mut self, mut is_over: impl FnMut(&Connection) -> bool) -> Vec<Gone> {
+    fn drop_if(&mut self, mut is_over: impl FnMut(&Connection) -> bool) -> Vec<FreeId> {
         self.pending.extract_if(.., |pending| is_over(pending)).map(|pending| pending.local_id()).collect()
     }
 }
 
 /// As many connections are pending as may be.
-pub(in crate::connection) struct Full;
+pub(in crate::connection) struct TooManyPending;

@@ -127,7 +127,7 @@ impl Observer {
             CloseReason::Peer(reason) | CloseReason::Aborted(_, reason) => ("remote", reason.code),
             _ => ("local", told.map_or(0, |(_, reason)| reason.code)),
         };
-        let told = told.map(|(cause, reason)| Told(*cause, reason));
+        let told = told.map(|(cause, reason)| CauseText(*cause, reason));
         report!(
             self, now, info, "whimbrel::connection", "closed", "connectivity:connection_closed",
             owner = owner, code = code; reason = why, told = Perhaps(told.as_ref())
@@ -158,9 +158,9 @@ impl Observer {
 }
 
 /// The words to the peer: the cause, the application's code and the text, which is escaped.
-struct Told<'a>(Cause, &'a Reason);
+struct CauseText<'a>(Cause, &'a Reason);
 
-impl std::fmt::Display for Told<'_> {
+impl std::fmt::Display for CauseText<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:?}{}", self.0, self.1)
     }

@@ -23,7 +23,7 @@ pub(in crate::connection) struct Observer {
     pub(super) qlog: Option<Qlog>,
     #[cfg(feature = "tracing")]
     pub(super) span: tracing::Span,
-    pub(super) known: Known,
+    pub(super) known: LastSeen,
     pub(super) causes: Causes,
     /// Frames of the packet that is being parsed, as JSON.
     frames: Frames,
@@ -31,7 +31,7 @@ pub(in crate::connection) struct Observer {
 
 /// The state seen last.
 #[derive(Default)]
-pub(super) struct Known {
+pub(super) struct LastSeen {
     pub(super) is_established: bool,
     pub(super) is_proven: bool,
     pub(super) ending: &'static str,
@@ -70,7 +70,7 @@ impl Observer {
                 qlog: qlog.then(|| Qlog::new(now, side, id)),
                 #[cfg(feature = "tracing")]
                 span,
-                known: Known { ending: "open", ..Known::default() },
+                known: LastSeen { ending: "open", ..LastSeen::default() },
                 causes: Causes::default(),
                 frames: Frames::default(),
             })
@@ -90,7 +90,7 @@ impl Observer {
         }
         #[cfg(not(feature = "tracing"))]
         drop(fresh);
-        before.known = Known { ending: before.known.ending, ..Known::default() };
+        before.known = LastSeen { ending: before.known.ending, ..LastSeen::default() };
         before.causes = Causes::default();
         Some(before)
     }

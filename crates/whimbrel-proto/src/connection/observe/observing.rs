@@ -2,7 +2,7 @@
 
 use super::lifecycle_reports::Lifecycle;
 use super::path_cause::PathCause;
-use super::path_reports::{Control, KnownPath};
+use super::path_reports::{ControllerState, KnownPath};
 use super::primary_cause::PrimaryCause;
 use super::qlog::Metrics;
 use crate::connection::paths::path::Path;
@@ -75,7 +75,7 @@ fn found(now: Time, path: &Path) -> KnownPath {
             in_flight: recovery.in_flight(),
             pacing_rate: congestion.pacing_rate,
         },
-        control: Control {
+        control: ControllerState {
             phase: congestion.phase,
             bandwidth: congestion.bandwidth,
             queue: congestion.queue,

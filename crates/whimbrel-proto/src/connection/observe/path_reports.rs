@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::observer::Observer;
 use super::path_cause::PathCause;
 use super::qlog::Metrics;
-use super::record_fields::{Local, Perhaps};
+use super::record_fields::{Perhaps, ShownLocal};
 use super::report::{report, told};
 use crate::connection::paths::path_state::PathState;
 use crate::recovery::LossTrigger;
@@ -20,7 +20,7 @@ pub(super) struct KnownPath {
     pub(super) remote: SocketAddr,
     pub(super) local: Option<IpAddr>,
     pub(super) metrics: Metrics,
-    pub(super) control: Control,
+    pub(super) control: ControllerState,
     /// The packet size in use: UDP payload.
     pub(super) mtu: u16,
     /// Whether probes went unanswered for so long that what is lost does not mean congestion.
@@ -34,7 +34,7 @@ pub(super) struct KnownPath {
 
 /// The phase of congestion control, and the figures behind it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Control {
+pub(super) struct ControllerState {
     pub(super) phase: &'static str,
     /// Bytes a second.
     pub(super) bandwidth: u64,
@@ -106,7 +106,7 @@ impl Observer {
         report!(
             self, now, debug, "whimbrel::path", "path changed", "whimbrel:path_updated",
             path = found.id.0, reason = cause.words();
-            old = Perhaps(old.map(name)), new = name(found.state), remote = found.remote, local = Local(found.local)
+            old = Perhaps(old.map(name)), new = name(found.state), remote = found.remote, local = ShownLocal(found.local)
         );
     }
 
@@ -115,7 +115,7 @@ impl Observer {
         Some(self.causes.paths.swap_remove(noted).1)
     }
 
-    fn report_phase(&mut self, now: Time, path: PathId, old: &'static str, control: Control) {
+    fn report_phase(&mut self, now: Time, path: PathId, old: &'static str, control: ControllerState) {
         report!(
             self,
             now,

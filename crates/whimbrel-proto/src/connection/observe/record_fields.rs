@@ -102,9 +102,9 @@ impl<T: Display> Display for Perhaps<T> {
 }
 
 /// Displays this end's address of a path.
-pub(super) struct Local(pub(super) Option<IpAddr>);
+pub(super) struct ShownLocal(pub(super) Option<IpAddr>);
 
-impl Display for Local {
+impl Display for ShownLocal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Some(ip) => ip.fmt(f),

@@ -179,7 +179,7 @@ impl Connection {
             }
             if path.lifecycle.state() == PathState::Opening && path.is_unasked(now) {
                 // The peer may have had the answer to its own challenge, and use the path.
-                path.challenge(now, self.supply.challenges.draw());
+                path.challenge(now, self.supply.challenge());
             }
             self.reopen(now, at);
             return;
@@ -239,7 +239,7 @@ impl Connection {
             return;
         }
         let first = own.then_some(number);
-        if path.challenge_origin(now, (from, to), (first, size), &mut self.supply.challenges)
+        if path.challenge_origin(now, (from, to), (first, size), || self.supply.challenge())
             && let Some(observer) = &mut self.observer
         {
             observer.on_challenge(now, path.id(), from);
@@ -545,7 +545,7 @@ impl Connection {
         let Some(rebinding) = path.rebinding() else { return };
         let from = path.remote();
         if path.lifecycle.is_proven() {
-            path.leave(now, self.supply.challenges.draw(), rebinding.remote);
+            path.leave(now, self.supply.challenge(), rebinding.remote);
             // If somebody who relays packets caused all this, the peer can still be dialled where it was.
             self.supply.addresses.on_answered(from);
         }
@@ -575,7 +575,7 @@ impl Connection {
             path.id() != moved && path.remote() == from && same_local && path.lifecycle.is_proven()
         };
         for path in self.paths.iter_mut().filter(|path| path.rebinding().is_none() && led_there(path)) {
-            path.challenge_moved(now, to.remote, self.supply.challenges.draw());
+            path.challenge_moved(now, to.remote, self.supply.challenge());
         }
     }
 

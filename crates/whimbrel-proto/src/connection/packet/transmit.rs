@@ -514,7 +514,7 @@ impl Connection {
             path.recovery.mark_last(spare);
         }
         if self.peer.confirmed && path.recovery.wants_leaving_out() {
-            path.recovery.leave_out(now, self.supply.challenges.draw());
+            path.recovery.leave_out(now, self.supply.challenge());
         }
         path.on_sent(now, size, eliciting);
         if eliciting {

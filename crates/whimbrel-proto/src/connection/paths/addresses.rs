@@ -29,10 +29,10 @@ impl From<SocketAddr> for LocalAddress {
 /// The known addresses of both ends. Most connections know none beside those of their paths, so the box is rarely
 /// there.
 #[derive(Debug, Default)]
-pub(in crate::connection) struct Addresses(Option<Box<Known>>);
+pub(in crate::connection) struct Addresses(Option<Box<AddressLists>>);
 
 #[derive(Debug, Default)]
-struct Known {
+struct AddressLists {
     ours: Vec<(u64, LocalAddress)>,
     next: u64,
     theirs: Vec<(u64, SocketAddr)>,
@@ -119,7 +119,7 @@ impl Addresses {
         mut tell: impl FnMut(Change, Vec<u8>),
     ) {
         let gone = |old: &LocalAddress| !now.iter().any(|new| new.address == old.address);
-        let Known { ours, next, .. } = self.known();
+        let AddressLists { ours, next, .. } = self.known();
         for (sequence, old) in ours.iter().filter(|(_, old)| gone(old)) {
             tell(Change::Removed(old.address), write_delete(*sequence));
         }
@@ -138,7 +138,7 @@ impl Addresses {
 
     /// Adds an address of the peer. Returns `None` if it is known or removed already, or if there are too many.
     pub(in crate::connection) fn add_theirs(&mut self, sequence: u64, address: SocketAddr) -> Option<Change> {
-        let Known { theirs, removed, .. } = self.known();
+        let AddressLists { theirs, removed, .. } = self.known();
         let known = theirs.iter().any(|(known, _)| *known == sequence);
         if known || removed.contains(&sequence) {
             return None;
@@ -153,7 +153,7 @@ impl Addresses {
 
     /// Removes an address of the peer. Returns `None` if it was not known.
     pub(in crate::connection) fn remove_theirs(&mut self, sequence: u64) -> Option<Change> {
-        let Known { theirs, removed, .. } = self.known();
+        let AddressLists { theirs, removed, .. } = self.known();
         if !removed.contains(&sequence) {
             if removed.len() == MOST {
                 removed.remove(0);
@@ -164,7 +164,7 @@ impl Addresses {
         Some(Change::Removed(theirs.remove(position).1))
     }
 
-    fn known(&mut self) -> &mut Known {
+    fn known(&mut self) -> &mut AddressLists {
         self.0.get_or_insert_default()
     }
 }

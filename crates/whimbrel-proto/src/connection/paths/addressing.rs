@@ -41,8 +41,7 @@ impl Connection {
                 path.standby_wanted(settings.standby);
             }
         }
-        let ours = &self.supply.addresses;
-        self.supply.attempts.keep(|ip| ours.has(ip));
+        self.supply.on_networks_changed();
         self.close_unwanted(now);
         self.open_missing(now);
         self.review(now);

@@ -2,7 +2,7 @@
 
 use super::cost::CostPolicy;
 use super::path_set::At;
-use super::scheduler::{Scheduler, View, Waiting};
+use super::scheduler::{Backlog, Scheduler, View};
 use crate::connection::state::Connection;
 use crate::mutants::{Mutant, planted};
 
@@ -28,7 +28,7 @@ impl Connection {
         }
         let mut views = [View::NONE; crate::connection::paths::path_set::MOST_PATHS];
         let views = self.views(&mut views);
-        let waiting = Waiting { bytes: self.session.backlog(), lost: self.session.has_lost() };
+        let waiting = Backlog { bytes: self.session.backlog(), lost: self.session.has_lost() };
         self.config.scheduler.may_carry(views, at.index(), self.paths.main().index(), waiting)
     }
 

@@ -25,7 +25,7 @@ impl Connection {
         {
             let path = &mut self.paths[at];
             path.leaving.on_chosen();
-            self.supply.attempts.refuse(path.local(), path.remote());
+            self.supply.refuse(path.local(), path.remote());
             self.close_unwanted(now);
             self.review(now);
         }
@@ -79,7 +79,7 @@ impl Connection {
         self.surrender(now, at);
         let path = &mut self.paths[at];
         if path.leaving.is_by_choice() {
-            self.supply.attempts.refuse(path.local(), path.remote());
+            self.supply.refuse(path.local(), path.remote());
         }
         path.lifecycle.on_closed();
         path.on_closed();
@@ -109,9 +109,8 @@ impl Connection {
             let stats = self.forget(now, at);
             self.events.push_back(Event::PathClosed(stats));
             self.review(now);
-        } else if let Some(unused) = self.supply.ids.give_up(id) {
+        } else if self.supply.give_up(id, now + self.paths.drain_time()) {
             // Nothing of the path has come, but it may yet.
-            self.supply.retired.retire(unused.id, now + self.paths.drain_time());
             self.ask_for_ids();
         }
         Ok(())
@@ -145,7 +144,7 @@ impl Connection {
         }
         path.lifecycle.on_closed();
         self.figures.past.get_or_insert_default().add(&path);
-        self.supply.retired.retire(path.local_id(), now + path.drain_time());
+        self.supply.retire(path.local_id(), now + path.drain_time());
         self.endpoint_events.extend(path.token().map(EndpointEvent::PeerTokenUnused));
         let stats = path.stats();
         let (session, control) = (&mut self.session, &mut self.control);

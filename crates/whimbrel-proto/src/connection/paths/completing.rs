@@ -21,16 +21,13 @@ impl Connection {
         }
         self.supply.addresses.on_answered(main);
         for (local, remote) in self.missing_pairs() {
-            let known = self.supply.addresses.has_answered(remote);
-            if !known && !self.supply.quota.may_open(now) {
+            if !self.supply.may_ask(now, remote) {
                 continue;
             }
             if self.open_path(now, Some(local), remote).is_err() {
                 break;
             }
-            if !known {
-                self.supply.quota.on_opened();
-            }
+            self.supply.on_asked(remote);
         }
         if self.activity.unreachable_since.is_some() {
             self.open_refused(now);
@@ -49,7 +46,7 @@ impl Connection {
         // back.
         let there = self.paths.iter().filter(|path| path.lifecycle.state() != PathState::Closed);
         let mut taken: Vec<_> = there.map(|path| (path.local(), path.remote())).collect();
-        taken.extend(self.supply.attempts.waiting());
+        taken.extend(self.supply.waiting());
         pairing::missing(&locals, &remotes, &taken)
     }
 
@@ -58,7 +55,7 @@ impl Connection {
         if self.side == Side::Server || !self.peer.confirmed || self.ending.is_detached() {
             return;
         }
-        let refused: Vec<_> = self.supply.attempts.refused().collect();
+        let refused: Vec<_> = self.supply.refused().collect();
         for (local, remote) in refused {
             let is_there = |path: &Path| {
                 path.local() == local

@@ -42,7 +42,7 @@ impl Connection {
             return (self.side == Side::Server && room).then_some(Destination::New(path));
         }
         // The id of a PING that began the session again stands for the primary path.
-        (!self.supply.retired.contains(id)).then_some(Destination::Path(self.paths.main()))
+        (!self.supply.is_retired(id)).then_some(Destination::Path(self.paths.main()))
     }
 
     /// Opens a path from `local` to `remote`, beside the existing ones. Without `local`, the system chooses the
@@ -67,7 +67,7 @@ impl Connection {
         }
         let id = self.supply.ids.ready().filter(|_| self.peer.confirmed).ok_or(OpenPathError::NotReady)?;
         let at = self.add_path(now, id, remote, local).ok_or(OpenPathError::NotReady)?;
-        let challenge = self.supply.challenges.draw();
+        let challenge = self.supply.challenge();
         let length = self.opening_len();
         self.paths[at].ask(now, challenge, length);
         Ok(id)
@@ -83,7 +83,7 @@ impl Connection {
     ) -> Option<At> {
         let at = self.add_path(now, id, remote, local)?;
         self.note_path(id, PathCause::OpenedByPeer);
-        let challenge = self.supply.challenges.draw();
+        let challenge = self.supply.challenge();
         let path = &mut self.paths[at];
         path.on_opened_by_peer(now, challenge);
         Some(at)
@@ -120,7 +120,7 @@ impl Connection {
     pub(in crate::connection) fn on_path_up(&mut self, now: Time, at: At) {
         let path = &mut self.paths[at];
         path.pulse.on_eliciting(now);
-        self.supply.attempts.on_answered(path.local(), path.remote());
+        self.supply.on_path_up(path.local(), path.remote());
         self.endpoint_events.extend(path.token().map(EndpointEvent::PeerResetToken));
         self.events.push_back(Event::PathUp(path.id()));
         self.close_unwanted(now);

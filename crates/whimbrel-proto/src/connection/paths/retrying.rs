@@ -29,14 +29,14 @@ impl Connection {
     pub(in crate::connection) fn on_unanswered(&mut self, now: Time, at: At) {
         let path = &self.paths[at];
         if self.side == Side::Client && path.lifecycle.state() == PathState::Opening {
-            self.supply.attempts.on_failed(now, path.local(), path.remote());
+            self.supply.on_failed(now, path.local(), path.remote());
         }
     }
 
     /// Closes paths whose remote address did not answer, to try again later. One that may be the only way is challenged
     /// again instead.
     pub(in crate::connection) fn close_unanswered(&mut self, now: Time) {
-        if self.supply.attempts.handle_timeout(now) | self.supply.quota.handle_timeout(now) {
+        if self.supply.handle_timeout(now) {
             self.open_missing(now);
         }
         for at in self.paths.all() {
@@ -51,17 +51,14 @@ impl Connection {
             }
             if self.paths.all().any(|other| self.is_at_hand(other)) {
                 self.close_at(now, at, PathCause::ChallengeFailed);
-            } else if !self.aim_elsewhere(now, at) && !self.supply.attempts.is_waiting(local, remote) {
-                let known = self.supply.addresses.has_answered(remote);
-                if known || self.supply.quota.may_open(now) {
-                    let challenge = self.supply.challenges.draw();
+            } else if !self.aim_elsewhere(now, at) && !self.supply.is_waiting(local, remote) {
+                if self.supply.may_ask(now, remote) {
+                    let challenge = self.supply.challenge();
                     let length = self.opening_len();
                     self.paths[at].ask(now, challenge, length);
-                    if !known {
-                        self.supply.quota.on_opened();
-                    }
+                    self.supply.on_asked(remote);
                 } else {
-                    self.supply.attempts.on_failed(now, local, remote);
+                    self.supply.on_failed(now, local, remote);
                 }
             }
         }
@@ -74,14 +71,12 @@ impl Connection {
         if self.supply.ids.ready().is_some() {
             return false;
         }
-        let may_ask = self.supply.quota.may_open(now);
+        let may_ask = self.supply.may_ask_strangers(now);
         let asked =
             |(_, remote): &(IpAddr, SocketAddr)| may_ask || self.supply.addresses.has_answered(*remote);
         let Some((local, remote)) = self.missing_pairs().into_iter().find(asked) else { return false };
-        if !self.supply.addresses.has_answered(remote) {
-            self.supply.quota.on_opened();
-        }
-        let challenge = self.supply.challenges.draw();
+        self.supply.on_asked(remote);
+        let challenge = self.supply.challenge();
         let length = self.opening_len();
         let settings = self.supply.addresses.settings(Some(local));
         let path = &mut self.paths[at];
@@ -105,7 +100,7 @@ impl Connection {
         }
         let silence = path.pulse.unheard_for(now);
         let then = now + (silence / 4).clamp(SOONEST_AGAIN, LATEST_AGAIN);
-        let challenge = self.supply.challenges.draw();
+        let challenge = self.supply.challenge();
         self.paths[at].challenge(then, challenge);
     }
 
@@ -119,7 +114,7 @@ impl Connection {
             self.paths[at].on_link_up(now);
             self.ask_anew(now, at);
         }
-        self.supply.attempts.clear();
+        self.supply.on_link_up();
         self.open_missing(now);
         self.close_unanswered(now);
         self.dial_now(now);
@@ -132,7 +127,7 @@ impl Connection {
         let path = &self.paths[at];
         let opens = self.side == Side::Client && path.lifecycle.state() == PathState::Opening;
         if opens && path.is_spent() && self.supply.addresses.has_answered(path.remote()) {
-            let challenge = self.supply.challenges.draw();
+            let challenge = self.supply.challenge();
             let length = self.opening_len();
             self.paths[at].ask(now, challenge, length);
         }

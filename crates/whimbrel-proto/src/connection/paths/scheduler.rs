@@ -64,7 +64,7 @@ impl View {
 
 /// The data that waits to be sent.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::connection) struct Waiting {
+pub(in crate::connection) struct Backlog {
     pub(in crate::connection) bytes: u64,
     /// Whether lost data waits to be retransmitted.
     pub(in crate::connection) lost: bool,
@@ -73,14 +73,14 @@ pub(in crate::connection) struct Waiting {
 /// A way to share data out among paths.
 pub(in crate::connection) trait Scheduler {
     /// Returns whether path `me` may carry data now. `primary` is the primary path.
-    fn may_carry(&self, paths: &[View], me: usize, primary: usize, waiting: Waiting) -> bool;
+    fn may_carry(&self, paths: &[View], me: usize, primary: usize, waiting: Backlog) -> bool;
 
     /// Returns the path on which lost data is retransmitted first, and which carries no new data.
     fn mends(&self, paths: &[View], primary: usize) -> Option<usize>;
 }
 
 impl Scheduler for Scheduling {
-    fn may_carry(&self, paths: &[View], me: usize, primary: usize, waiting: Waiting) -> bool {
+    fn may_carry(&self, paths: &[View], me: usize, primary: usize, waiting: Backlog) -> bool {
         match self {
             Self::Primary => me == primary || waiting.lost && self.mends(paths, primary) == Some(me),
             Self::Redundant => me == primary,
@@ -136,14 +136,14 @@ mod tests {
         View { usable: true, standby: false, cost: 0, rtt, loss: 0.0, rate: mbit * 125_000 }
     }
 
-    fn waiting(bytes: u64) -> Waiting {
-        Waiting { bytes, lost: false }
+    fn waiting(bytes: u64) -> Backlog {
+        Backlog { bytes, lost: false }
     }
 
     #[test]
     fn what_the_primary_lost_goes_on_the_next_best() {
         let mut paths = [path(20, 20), path(60, 20), path(40, 20), View { cost: 1, ..path(30, 20) }];
-        let lost = Waiting { bytes: 0, lost: true };
+        let lost = Backlog { bytes: 0, lost: true };
         let carriers = |paths: &[View], waiting| -> Vec<usize> {
             (0..4).filter(|me| Scheduling::Primary.may_carry(paths, *me, 0, waiting)).collect()
         };

@@ -16,7 +16,7 @@ const MOST_LOOSE_ENDS: usize = 32;
 impl Connection {
     /// Requests ids for future paths from the endpoint.
     pub(in crate::connection) fn ask_for_ids(&mut self) {
-        let backlog = self.control.notices().max(self.supply.retired.len());
+        let backlog = self.control.notices().max(self.supply.retired());
         if self.config.max_paths > 1 && self.peer.confirmed && backlog < MOST_LOOSE_ENDS {
             for _ in 0..self.supply.ids.ask() {
                 self.endpoint_events.push_back(EndpointEvent::IdWanted);
@@ -58,7 +58,7 @@ impl Connection {
 
     /// Frees retired ids whose last packets must have arrived by now.
     pub(in crate::connection) fn free_retired(&mut self, now: Time) {
-        self.endpoint_events.extend(self.supply.retired.take_over(now).map(EndpointEvent::IdUnused));
+        self.endpoint_events.extend(self.supply.take_free(now).map(EndpointEvent::IdUnused));
         self.ask_for_ids();
     }
 }

@@ -15,7 +15,7 @@ const OF_SESSION: u64 = 64 << 10;
 const OF_STREAM: u64 = 16 << 10;
 /// The step in which more is taken from the budget, bytes. Large steps keep sessions from contending for it often.
 const STEP: u64 = 64 << 10;
-/// What a session keeps beyond its need, since it will want it again, bytes.
+/// The most that a session keeps beyond its need, since it will want it again, bytes.
 const SPARE: u64 = 2 * STEP;
 
 /// The send buffers of one session together, and what they have of the budget.

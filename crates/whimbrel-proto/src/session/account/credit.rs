@@ -229,7 +229,7 @@ impl RecvCredit {
 
 /// Charges of everything received in the session.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate::session) struct Received {
+pub(in crate::session) struct ReceivedCredit {
     charged: u64,
     consumed: u64,
     /// Charges of blocks that arrived before the peer was proven.
@@ -237,7 +237,7 @@ pub(in crate::session) struct Received {
     is_early: bool,
 }
 
-impl Received {
+impl ReceivedCredit {
     /// Sets whether what is charged from now on arrived early.
     #[inline]
     pub(in crate::session) fn begin_block(&mut self, early: bool) {

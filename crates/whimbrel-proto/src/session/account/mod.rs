@@ -11,7 +11,7 @@ pub(in crate::session) mod stalls;
 pub(in crate::session) mod weighing;
 
 use buffered::Buffered;
-use credit::{Received, SendCredit};
+use credit::{ReceivedCredit, SendCredit};
 use held::Held;
 use pace::GrantDelay;
 use reserve::Reserve;
@@ -25,7 +25,7 @@ use crate::budget::Budgets;
 pub(in crate::session) struct Account {
     /// Credit used on all streams together, limited until the peer has announced its limits.
     pub(in crate::session) sent: SendCredit,
-    pub(in crate::session) received: Received,
+    pub(in crate::session) received: ReceivedCredit,
     pub(in crate::session) reserve: Reserve,
     pub(in crate::session) grant_delay: GrantDelay,
     pub(in crate::session) stalls: Stalls,
@@ -38,7 +38,7 @@ impl Account {
     pub(in crate::session) fn new(config: &SessionConfig) -> Self {
         Self {
             sent: SendCredit::new(DEFAULT_CREDIT),
-            received: Received::default(),
+            received: ReceivedCredit::default(),
             reserve: Reserve::new(config.session_window, &Budgets::unlimited()),
             grant_delay: GrantDelay::default(),
             stalls: Stalls::default(),

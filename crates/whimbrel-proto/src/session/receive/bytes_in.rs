@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use bytes::{Bytes, BytesMut};
 
 use super::assembly::Assembly;
-use super::opening::Opening;
+use super::opening::StreamOpening;
 use crate::session::account::held::of_queue;
 use crate::session::message::Read;
 use crate::{Cause, PeerMisbehaved};
@@ -30,24 +30,24 @@ pub(in crate::session) struct BytesIn {
     highest: u64,
     read: u64,
     /// None: no end is in sight.
-    ending: Option<Box<Ending>>,
+    ending: Option<Box<BytesEnd>>,
     stop_acked: bool,
     /// Whether the application was told of the end.
     told: bool,
-    pub(in crate::session) opening: Opening,
+    pub(in crate::session) opening: StreamOpening,
     has_opening: bool,
 }
 
 /// How a direction ends. The codes are the applications'.
 #[derive(Clone, Copy, Debug, Default)]
-struct Ending {
+struct BytesEnd {
     final_size: Option<u64>,
     reset: Option<u64>,
     /// This end reads no more.
     stopped: Option<u64>,
 }
 
-impl Ending {
+impl BytesEnd {
     /// Returns whether what has not been read is not wanted any more.
     fn is_cut(self) -> bool {
         self.reset.is_some() || self.stopped.is_some()
@@ -124,11 +124,11 @@ impl BytesIn {
         self.arrived.as_ref().map_or(0, |arrived| arrived.memory()) + self.opening.memory()
     }
 
-    fn ending(&self) -> Ending {
+    fn ending(&self) -> BytesEnd {
         self.ending.as_deref().copied().unwrap_or_default()
     }
 
-    fn ending_mut(&mut self) -> &mut Ending {
+    fn ending_mut(&mut self) -> &mut BytesEnd {
         self.ending.get_or_insert_default()
     }
 
@@ -196,8 +196,8 @@ impl BytesIn {
         match self.opening {
             // The opening is not wanted any more.
             _ if self.ending().is_cut() => {}
-            Opening::Unknown => {
-                self.opening = if opening { Opening::Awaited } else { Opening::None };
+            StreamOpening::Unknown => {
+                self.opening = if opening { StreamOpening::Awaited } else { StreamOpening::None };
                 self.has_opening = opening;
                 return Ok(!opening);
             }
@@ -216,7 +216,7 @@ impl BytesIn {
             1 => arrived.ready.pop_front().unwrap_or_default(),
             _ => arrived.ready.drain(..).flatten().collect(),
         };
-        let Some(found) = Opening::find(&begun)? else {
+        let Some(found) = StreamOpening::find(&begun)? else {
             if has_all {
                 return Err(ENDED);
             }
@@ -229,7 +229,7 @@ impl BytesIn {
             arrived.ready.push_back(begun.slice(found.end..));
         }
         arrived.ready_bytes -= found.end as u64;
-        self.opening = Opening::Here(Box::new(Bytes::copy_from_slice(&begun[found.clone()])));
+        self.opening = StreamOpening::Here(Box::new(Bytes::copy_from_slice(&begun[found.clone()])));
         self.read += found.end as u64;
         Ok(Some(found.end as u64))
     }
@@ -273,7 +273,7 @@ impl BytesIn {
 
     /// Returns the code for STOP, as long as it makes sense to send it.
     pub(in crate::session) fn stop_notice(&self) -> Option<u64> {
-        let Ending { final_size, stopped, .. } = self.ending();
+        let BytesEnd { final_size, stopped, .. } = self.ending();
         stopped.filter(|_| !self.stop_acked && final_size.is_none())
     }
 
@@ -313,7 +313,7 @@ impl BytesIn {
 
     /// Returns whether nothing more can come and the application knows of the end or does not want to.
     pub(in crate::session) fn is_done(&self) -> bool {
-        let Ending { final_size, stopped, .. } = self.ending();
+        let BytesEnd { final_size, stopped, .. } = self.ending();
         self.told || (stopped.is_some() && final_size.is_some())
     }
 }

@@ -1,7 +1,7 @@
 //! Handling SKIP, SKIP-ACK, TAKEN, credit grants and stream ends from the peer.
 
 use super::late::{Answer, MAX_TOGETHER};
-use super::opening::Opening;
+use super::opening::StreamOpening;
 use super::receiving::RecvDomain;
 use crate::mutants::{Mutant, planted};
 use crate::session::account::stalls::Whose;
@@ -239,7 +239,7 @@ impl Session {
                 let discarded = half.after_reset();
                 if !half.opening.is_settled() {
                     // The opening will not arrive any more.
-                    half.opening = Opening::None;
+                    half.opening = StreamOpening::None;
                     self.announce(slot);
                 }
                 self.charge_bytes(slot, grown)?;

@@ -14,7 +14,7 @@ const TOO_LONG: PeerMisbehaved =
 
 /// The state of a byte stream's opening on the receiving side.
 #[derive(Debug, Default)]
-pub(in crate::session) enum Opening {
+pub(in crate::session) enum StreamOpening {
     /// No block of the stream has told yet whether it has an opening.
     #[default]
     Unknown,
@@ -26,7 +26,7 @@ pub(in crate::session) enum Opening {
     Here(Box<Bytes>),
 }
 
-impl Opening {
+impl StreamOpening {
     /// Returns whether the application may hear of the stream: it has no opening, or the opening is complete.
     pub(in crate::session) fn is_settled(&self) -> bool {
         matches!(self, Self::None | Self::Here(_))

@@ -11,13 +11,13 @@ use crate::session::send::queue::Queue;
 
 /// A position in the order of arrival: how many entries of the inbox's own stream ever came before it, then its number
 /// among the others.
-type Place = (i64, i64);
+type MessageOrder = (i64, i64);
 
 #[derive(Clone, Debug, Default)]
 pub(in crate::session) struct Others {
-    queues: BTreeMap<StreamId, Queue<(Place, Unread)>>,
+    queues: BTreeMap<StreamId, Queue<(MessageOrder, Unread)>>,
     /// For the first entry of each queue, its stream.
-    fronts: BTreeMap<Place, StreamId>,
+    fronts: BTreeMap<MessageOrder, StreamId>,
     /// The numbers last given to an entry at the front and next given to one at the back.
     numbers: (i64, i64),
     entries: usize,
@@ -30,7 +30,7 @@ impl Others {
 
     /// Returns the memory it takes besides the payloads, bytes.
     pub(in crate::session) fn memory(&self) -> u64 {
-        let entry = size_of::<(Place, Unread)>();
+        let entry = size_of::<(MessageOrder, Unread)>();
         // A queue has room for at least four entries.
         let queues = self.queues.len();
         of_queue(self.entries + 4 * queues, entry) + of_map(queues, size_of::<Queue<Unread>>() + entry)

@@ -10,7 +10,7 @@ use super::assembly::{Assembly, Spares};
 use super::inbox::Unread;
 use super::run::Run;
 use super::scattered::Scattered;
-use super::waiting::{Parked, Waiting};
+use super::waiting::{HeldBack, Parked};
 use super::window::Window;
 use crate::expected::Expected;
 use crate::mutants::{Mutant, planted};
@@ -54,7 +54,7 @@ pub(in crate::session) struct RecvDomain {
     /// Numbers that are whole or skipped.
     pub(in crate::session) finished: Window,
     pub(in crate::session) partial: BTreeMap<u64, Partial>,
-    pub(in crate::session) held: Waiting,
+    pub(in crate::session) held: HeldBack,
     /// Memory of the parts, bytes.
     kept: u64,
     /// Numbers skipped, until the answer is acknowledged.

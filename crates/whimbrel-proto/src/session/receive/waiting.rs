@@ -31,14 +31,14 @@ impl Parked {
 /// Whole messages waiting behind a gap. Nearly all arrived in order behind a hole and are appended to a queue. Others
 /// go into a map, so that no order of arrival costs more than a logarithm.
 #[derive(Debug, Default)]
-pub(in crate::session) struct Waiting {
+pub(in crate::session) struct HeldBack {
     queue: Queue<Parked>,
     map: BTreeMap<u64, Parked>,
     /// Bytes of the payloads.
     bytes: u64,
 }
 
-impl Waiting {
+impl HeldBack {
     pub(in crate::session) fn is_empty(&self) -> bool {
         self.queue.is_empty() && self.map.is_empty()
     }

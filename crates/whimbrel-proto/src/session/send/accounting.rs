@@ -15,7 +15,7 @@ use crate::{MessageId, Time};
 
 /// The place where a message with a tag or a lifetime is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::session) enum Place {
+pub(in crate::session) enum MessagePlace {
     /// In a lane. `seq` counts the items the lane has ever held.
     Pending { lane: LaneSlot, seq: u64 },
     /// Sent at least once.
@@ -56,7 +56,7 @@ pub(in crate::session) struct TagState {
     pub(in crate::session) settings: TagSettings,
     pub(in crate::session) counters: Counters,
     bucket: Option<Bucket>,
-    places: VecDeque<Place>,
+    places: VecDeque<MessagePlace>,
     live: usize,
     used: bool,
 }
@@ -68,7 +68,7 @@ pub(in crate::session) struct Accounting {
     tags: Vec<TagState>,
     by_tag: BTreeMap<(u64, u64), TagSlot>,
     last_tag: Option<((u64, u64), TagSlot)>,
-    deadlines: BinaryHeap<Reverse<(Time, Place)>>,
+    deadlines: BinaryHeap<Reverse<(Time, MessagePlace)>>,
     mortal: usize,
     /// Tracked messages that were delivered and await TAKEN.
     unconfirmed: BTreeMap<(DomainKey, u64), MessageId>,
@@ -180,7 +180,7 @@ impl Accounting {
 
     /// Counts a message that was queued.
     #[inline]
-    pub(in crate::session) fn on_queued(&mut self, item: &SendItem, place: Place) {
+    pub(in crate::session) fn on_queued(&mut self, item: &SendItem, place: MessagePlace) {
         self.stats.total.queued += 1;
         if let Some(tag) = self.tag_of(item) {
             tag.live += 1;
@@ -194,7 +194,7 @@ impl Accounting {
     }
 
     /// Notes that a waiting message with a tag has moved to another place.
-    pub(in crate::session) fn on_moved(&mut self, item: &SendItem, place: Place) {
+    pub(in crate::session) fn on_moved(&mut self, item: &SendItem, place: MessagePlace) {
         if let Some(tag) = self.held_tag_mut(item.tag) {
             Self::note(tag, place);
         }
@@ -203,13 +203,13 @@ impl Accounting {
         }
     }
 
-    fn note(tag: &mut TagState, place: Place) {
+    fn note(tag: &mut TagState, place: MessagePlace) {
         tag.places.push_back(place);
     }
 
     /// Thins out the tag's list of places once most of its messages are resolved. `keep` returns whether a place is
     /// still live.
-    pub(in crate::session) fn thin_places(&mut self, slot: TagSlot, keep: impl Fn(&Place) -> bool) {
+    pub(in crate::session) fn thin_places(&mut self, slot: TagSlot, keep: impl Fn(&MessagePlace) -> bool) {
         let Some(tag) = self.held_tag_mut(slot) else { return };
         if tag.places.len() > 4 * tag.live + 64 {
             tag.places.retain(keep);
@@ -222,7 +222,7 @@ impl Accounting {
         self.outstanding += u64::from(item.count);
         self.stats.total.sent += u64::from(item.count);
         self.stats.total.sent_bytes += u64::from(item.length);
-        let place = Place::Sent { key, number };
+        let place = MessagePlace::Sent { key, number };
         if let Some(tag) = self.tag_of(item) {
             tag.counters.sent += 1;
             tag.counters.sent_bytes += u64::from(item.length);
@@ -284,17 +284,17 @@ impl Accounting {
     }
 
     /// Returns every place where messages of the tag may be, oldest first.
-    pub(in crate::session) fn places(&self, slot: TagSlot) -> impl Iterator<Item = Place> {
+    pub(in crate::session) fn places(&self, slot: TagSlot) -> impl Iterator<Item = MessagePlace> {
         self.held_tag(slot).into_iter().flat_map(|tag| tag.places.iter().copied())
     }
 
     /// Returns the same as [`Accounting::places`] and empties the list.
-    pub(in crate::session) fn take_places(&mut self, slot: TagSlot) -> VecDeque<Place> {
+    pub(in crate::session) fn take_places(&mut self, slot: TagSlot) -> VecDeque<MessagePlace> {
         self.held_tag_mut(slot).map(|tag| std::mem::take(&mut tag.places)).unwrap_or_default()
     }
 
     /// Removes the earliest deadline if it has passed, and returns its message's place.
-    pub(in crate::session) fn pop_deadline(&mut self, now: Time) -> Option<Place> {
+    pub(in crate::session) fn pop_deadline(&mut self, now: Time) -> Option<MessagePlace> {
         let Reverse((at, place)) = *self.deadlines.peek()?;
         if at > now {
             return None;
@@ -308,7 +308,7 @@ impl Accounting {
     }
 
     /// Thins out the deadlines once most of their messages are resolved. `keep` returns whether a place is still live.
-    pub(in crate::session) fn thin_deadlines(&mut self, keep: impl Fn(&Place) -> bool) {
+    pub(in crate::session) fn thin_deadlines(&mut self, keep: impl Fn(&MessagePlace) -> bool) {
         if self.deadlines.len() > 4 * self.mortal + 256 {
             self.deadlines.retain(|Reverse((_, place))| keep(place));
         }

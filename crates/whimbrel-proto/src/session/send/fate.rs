@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::accounting::Place;
+use super::accounting::MessagePlace;
 use super::out_blocks;
 use super::out_blocks::Notice;
 use super::retransmit::Lost;
@@ -277,14 +277,14 @@ impl Session {
     pub fn handle_timeout(&mut self, now: Time) {
         while let Some(place) = self.accounting.pop_deadline(now) {
             match place {
-                Place::Pending { lane, seq } => {
+                MessagePlace::Pending { lane, seq } => {
                     let found = self.outbox.get(lane).and_then(|lane| lane.find(seq));
                     if found.is_some_and(|item| item.expires <= now) {
                         self.drop_pending(lane, seq, Outcome::Expired);
                     }
                 }
-                Place::Sent { .. } if planted(Mutant::LifetimeEndsWhenSent) => {}
-                Place::Sent { key, number } => {
+                MessagePlace::Sent { .. } if planted(Mutant::LifetimeEndsWhenSent) => {}
+                MessagePlace::Sent { key, number } => {
                     let found = self.streams.still_sending(key).and_then(|domain| domain.get(number));
                     if found.is_some_and(|item| item.expires <= now) {
                         self.give_up(key, number, Outcome::Expired);

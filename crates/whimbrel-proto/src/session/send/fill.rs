@@ -1,6 +1,6 @@
 //! Filling packets: lost data first, then new data, then repeats.
 
-use super::accounting::Place;
+use super::accounting::MessagePlace;
 use super::data_out::{Flow, LONGEST_RUN, SHORTEST_PART, head_of, write_bytes, write_part};
 use super::lane::{Lane, LaneState};
 use super::retransmit::Repeatable;
@@ -171,7 +171,7 @@ impl Session {
         }
         let own = self.lane_with(key.slot, key.domain, priority, tag);
         let Some(item) = self.outbox.pop(lane).expected(FRONT) else { return false };
-        let place = Place::Pending { lane: own, seq: self.outbox.next_seq(own) };
+        let place = MessagePlace::Pending { lane: own, seq: self.outbox.next_seq(own) };
         self.accounting.on_moved(&item, place);
         self.outbox.push(now, own, item);
         true

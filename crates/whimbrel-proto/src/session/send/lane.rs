@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::time::Duration;
 
 use super::gather::Gathering;
-use super::send_item::{DEAD, SendItem, Share};
+use super::send_item::{DEAD, Portion, SendItem};
 use crate::Time;
 use crate::session::message::DomainKey;
 use crate::session::numbers::{LaneSlot, TagSlot};
@@ -381,7 +381,7 @@ impl Outbox {
 
     /// Removes a share of the front item and returns it.
     #[inline]
-    pub(in crate::session) fn take(&mut self, slot: LaneSlot, share: Share) -> Option<SendItem> {
+    pub(in crate::session) fn take(&mut self, slot: LaneSlot, share: Portion) -> Option<SendItem> {
         let front = self.lanes[slot.index()].queue.front_mut()?;
         if share.count >= front.count {
             return self.pop(slot);

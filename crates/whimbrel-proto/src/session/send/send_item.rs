@@ -69,7 +69,7 @@ pub(in crate::session) struct SendItem {
 
 /// A number of messages from the front of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::session) struct Share {
+pub(in crate::session) struct Portion {
     pub(in crate::session) count: u32,
     /// Bytes they take of a bundle's payload.
     bytes: usize,
@@ -175,28 +175,28 @@ impl SendItem {
 
     /// Returns a share with all messages.
     #[inline]
-    pub(in crate::session) fn whole(&self) -> Share {
-        Share { count: self.count, bytes: self.payload.len(), length: self.length }
+    pub(in crate::session) fn whole(&self) -> Portion {
+        Portion { count: self.count, bytes: self.payload.len(), length: self.length }
     }
 
     /// Returns a share with the first message only.
     #[inline]
-    pub(in crate::session) fn first_share(&self) -> Share {
+    pub(in crate::session) fn first_share(&self) -> Portion {
         if !self.is_bundle() {
             return self.whole();
         }
         let (from, to) = first_of(&self.payload);
-        Share { count: 1, bytes: to, length: (to - from) as u32 }
+        Portion { count: 1, bytes: to, length: (to - from) as u32 }
     }
 
     /// Returns a share with as many messages as fit into `room` bytes of a run, at most `most`. `admits` must accept
     /// each message, given the charge of those before it.
     #[inline]
-    pub(in crate::session) fn share(&self, room: usize, most: u32, admits: impl Fn(u64) -> bool) -> Share {
+    pub(in crate::session) fn share(&self, room: usize, most: u32, admits: impl Fn(u64) -> bool) -> Portion {
         if self.is_bundle() && self.payload.len() <= room && self.count <= most && admits(self.charge()) {
             return self.whole();
         }
-        let mut share = Share { count: 0, bytes: 0, length: 0 };
+        let mut share = Portion { count: 0, bytes: 0, length: 0 };
         if !self.is_bundle() {
             let fits = self.run_len() <= room && most > 0 && admits(0);
             return if fits { self.first_share() } else { share };
@@ -214,7 +214,7 @@ impl SendItem {
     }
 
     /// Removes the share's messages from a bundle, which keeps at least one.
-    pub(in crate::session) fn split_off(&mut self, share: Share) -> Self {
+    pub(in crate::session) fn split_off(&mut self, share: Portion) -> Self {
         let front = Self {
             payload: self.payload.split_to(share.bytes),
             count: share.count,
@@ -238,7 +238,7 @@ impl SendItem {
 
     /// Appends a share to a run.
     #[inline]
-    pub(in crate::session) fn write(&self, share: Share, out: &mut Writer<'_>) {
+    pub(in crate::session) fn write(&self, share: Portion, out: &mut Writer<'_>) {
         if !self.is_bundle() {
             out.varint(u64::from(self.length));
         }
@@ -283,7 +283,7 @@ impl SendItem {
     }
 }
 
-impl Share {
+impl Portion {
     #[inline]
     fn charge(self) -> u64 {
         u64::from(self.length) + u64::from(self.count) * MESSAGE_CHARGE

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use super::accounting::Accounting;
 use super::fragments::FragmentList;
-use super::send_item::{CONFIRM, PARTED, RELIABLE, SendItem, SendState, Share, TRACKED};
+use super::send_item::{CONFIRM, PARTED, Portion, RELIABLE, SendItem, SendState, TRACKED};
 use crate::expected::Expected;
 use crate::session::config::{MAX_SPAN, MESSAGE_CHARGE};
 use crate::session::message::{DomainKey, Outcome};
@@ -387,7 +387,7 @@ impl SendDomain {
     }
 
     /// Splits the item at `index` so that the share forms an item of its own.
-    pub(in crate::session) fn cut(&mut self, index: usize, share: Share) {
+    pub(in crate::session) fn cut(&mut self, index: usize, share: Portion) {
         if self.items[index].count > share.count {
             let front = self.items[index].split_off(share);
             self.items.insert(index, front);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Accounting, Place, TagState};
+use super::{Accounting, MessagePlace, TagState};
 use crate::session::message::{DomainKey, TagSettings};
 use crate::session::numbers::TagSlot;
 use crate::session::send::send_item::{NO_TAG, SendItem};
@@ -48,7 +48,7 @@ impl Accounting {
     }
 
     /// Counts a restored message at its new place.
-    pub(in crate::session) fn restore(&mut self, item: &SendItem, place: Place) {
+    pub(in crate::session) fn restore(&mut self, item: &SendItem, place: MessagePlace) {
         if item.tag != NO_TAG {
             let tag = &mut self.tags[item.tag.index()];
             tag.live += 1;

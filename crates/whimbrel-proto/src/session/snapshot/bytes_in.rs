@@ -2,16 +2,16 @@
 
 use bytes::BytesMut;
 
-use super::{Arrived, BytesIn, Ending};
+use super::{Arrived, BytesEnd, BytesIn};
 use crate::session::receive::assembly::Assembly;
-use crate::session::receive::opening::{MAX_OPENING, Opening};
+use crate::session::receive::opening::{MAX_OPENING, StreamOpening};
 use crate::session::snapshot::codec::{BROKEN, In, Loaded, Out};
 use crate::wire::VARINT_MAX;
 
 /// The longest encoding of the length before an opening, bytes.
 const LONGEST_LENGTH: usize = 8;
 
-impl Opening {
+impl StreamOpening {
     fn save(&self, out: &mut Out<'_>) {
         match self {
             Self::Unknown => out.byte(0),
@@ -53,7 +53,7 @@ impl BytesIn {
         for value in [*next, *highest, *read] {
             out.int(value);
         }
-        let Ending { final_size, reset, stopped } = self.ending();
+        let BytesEnd { final_size, reset, stopped } = self.ending();
         for value in [final_size, reset, stopped] {
             out.optional_int(value);
         }
@@ -80,13 +80,16 @@ impl BytesIn {
         let assembly = Assembly::load(input, next, highest)?;
         let tail = BytesMut::from(&unread[..]);
         // Before format 4 there were no openings.
-        let (has_opening, opening) =
-            if input.is_since(4) { (input.flag()?, Opening::load(input)?) } else { (false, Opening::None) };
+        let (has_opening, opening) = if input.is_since(4) {
+            (input.flag()?, StreamOpening::load(input)?)
+        } else {
+            (false, StreamOpening::None)
+        };
         if opening.is_awaited() && (read > 0 || unread.len() > MAX_OPENING + LONGEST_LENGTH) {
             return Err(BROKEN);
         }
         let known = final_size.is_some() || reset.is_some() || stopped.is_some();
-        let ending = known.then(|| Box::new(Ending { final_size, reset, stopped }));
+        let ending = known.then(|| Box::new(BytesEnd { final_size, reset, stopped }));
         let mut half = Self {
             arrived: Some(Box::new(Arrived { tail, assembly, ..Arrived::default() })),
             next,

@@ -1,6 +1,6 @@
 //! Saving credit: absolute sums, which the peer counts in the same way.
 
-use super::{Received, RecvCredit, SendCredit};
+use super::{ReceivedCredit, RecvCredit, SendCredit};
 use crate::session::config::WIDEST;
 use crate::session::snapshot::codec::{In, Loaded, Out};
 
@@ -52,7 +52,7 @@ impl RecvCredit {
     }
 }
 
-impl Received {
+impl ReceivedCredit {
     pub(in crate::session) fn save(&self, out: &mut Out<'_>) {
         // A session that can be suspended has no early data any more.
         let Self { charged, consumed, early: _, is_early: _ } = *self;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::codec::{BROKEN, In, Loaded, Out};
 use crate::mutants::{Mutant, planted};
-use crate::session::account::credit::{Received, RecvCredit, SendCredit};
+use crate::session::account::credit::{ReceivedCredit, RecvCredit, SendCredit};
 use crate::session::config::{MESSAGE_CHARGE, PeerLimits, SessionConfig};
 use crate::session::content::{Content, MessageHalves};
 use crate::session::end_out::EndOut;
@@ -15,7 +15,7 @@ use crate::session::options::{CreditPolicy, RouteClass, StreamOptions};
 use crate::session::receive::bytes_in::BytesIn;
 use crate::session::receive::latest::Latest;
 use crate::session::receive::receiving::RecvDomain;
-use crate::session::send::accounting::{Accounting, Place};
+use crate::session::send::accounting::{Accounting, MessagePlace};
 use crate::session::send::bytes_out::BytesOut;
 use crate::session::send::lane::snapshot::SavedLane;
 use crate::session::send::out_blocks;
@@ -255,7 +255,7 @@ impl Session {
         let mut session = Self::without_streams(side, Arc::new(config), counts);
         (session.peer, session.next_message) = (peer, next_message);
         session.account.sent = SendCredit::load(input)?;
-        session.account.received = Received::load(input)?;
+        session.account.received = ReceivedCredit::load(input)?;
         session.accounting = Accounting::load(input)?;
         let limit = session.config.max_tags;
         input.list(|input| {
@@ -368,7 +368,7 @@ impl Session {
         })?;
         self.accounting.outstanding += sending.outstanding();
         for item in sending.items().filter(|item| item.state != SendState::Done) {
-            self.accounting.restore(item, Place::Sent { key, number: item.first });
+            self.accounting.restore(item, MessagePlace::Sent { key, number: item.first });
         }
         for (number, charge) in sending.unanswered() {
             out_blocks::push(&mut self.out_blocks.skips, key, number, 1, charge);
@@ -425,7 +425,7 @@ impl Session {
             stream.lanes.push(lane);
         }
         for item in items {
-            let place = Place::Pending { lane, seq: self.outbox.next_seq(lane) };
+            let place = MessagePlace::Pending { lane, seq: self.outbox.next_seq(lane) };
             self.accounting.restore(&item, place);
             self.outbox.put_back(now, lane, item);
         }

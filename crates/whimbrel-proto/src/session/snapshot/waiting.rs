@@ -1,6 +1,6 @@
 //! Saving messages behind a gap.
 
-use super::{Parked, Unread, Waiting};
+use super::{HeldBack, Parked, Unread};
 use crate::Time;
 use crate::session::message::Message;
 
@@ -11,7 +11,7 @@ pub(in crate::session) struct One {
     pub(in crate::session) since: Time,
 }
 
-impl Waiting {
+impl HeldBack {
     /// Returns the messages in order of number.
     pub(in crate::session) fn in_order(&self) -> Vec<One> {
         let mut all: Vec<&Parked> = self.map.values().chain(self.queue.iter()).collect();

@@ -192,8 +192,8 @@ fn regression_a_skip_does_not_go_through_what_it_names() {
     assert_eq!((state.floor(), state.finished.is_flush()), (MAX_SPAN, true));
 }
 
-/// A session at its share of memory freed what it could, which costs as much as it has streams, for each message: the chunk that the next one
-/// was copied to brought it to its share again.
+/// A session at its share of memory once freed what it could for each message, which costs as much as it has streams.
+/// The chunk that the next message was copied to brought it to its share again.
 #[test]
 fn regression_a_session_at_its_share_does_not_tidy_up_for_each_message() {
     use crate::budget::{Budget, Budgets};

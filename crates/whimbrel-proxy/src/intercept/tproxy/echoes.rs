@@ -11,7 +11,7 @@ use super::echoed::Echoed;
 use super::icmp::{Ping, error, reply, request};
 use super::tun::Tun;
 use crate::intercept::ingress::Ingress;
-use crate::policy::{Action, Decision, Key, Protocol, is_special};
+use crate::policy::{Action, Decision, Protocol, is_special};
 use crate::protocol::{Announcement, Echo, EchoError, Host, Target};
 use crate::relay::{EchoReply, Reply};
 
@@ -87,7 +87,7 @@ impl Echoes {
     /// Returns the program as peers know it, and what the rules say.
     fn decide(&self, program: IpAddr, target: IpAddr) -> (SocketAddr, Decision) {
         let source = SocketAddr::new(program, 0);
-        let key = Key { protocol: Protocol::Icmp, target: SocketAddr::new(target, 0).into(), source };
+        let key = self.ingress.key(Protocol::Icmp, SocketAddr::new(target, 0).into(), source);
         (source, self.ingress.rules().decide(&key))
     }
 

@@ -1,41 +1,34 @@
-//! The gate for new TCP connections: SYNs come out of the TUN, wait until the far end has answered, and are handed back
-//! to the kernel, or answered as the far end was. So a closed port looks closed to a program, and an open one open.
+//! The way of SYNs under TPROXY: they come out of the TUN to the gate, and are handed back to the kernel through it.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio::time::{interval, sleep};
 
 use super::echoes::Echoes;
-use super::held::{Held, Pair, Verdict};
-use super::segment::{Refusal, refusal, syn};
 use super::tun::Tun;
 use crate::intercept::accept::{Accepted, accept};
-use crate::intercept::ingress::{Ingress, Way};
-use crate::policy::{Accept, Action, Key, Protocol};
-use crate::protocol::Outcome;
-use crate::relay::Refused;
+use crate::intercept::ingress::Ingress;
+use crate::intercept::kernel::{self, Answer, Pair, Verdict, dscp, refusal, syn};
 
 /// How often what has had its time is forgotten.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The gate.
+/// The gate and its TUN.
 #[derive(Debug)]
 pub(super) struct Gate {
-    ingress: Ingress,
+    gate: kernel::Gate,
     tun: Arc<Tun>,
     echoes: Arc<Echoes>,
-    held: Mutex<Held<Way>>,
 }
 
 impl Gate {
     /// A gate for SYNs that come out of `tun`. What else comes there goes to `echoes`.
     pub(super) fn new(ingress: Ingress, tun: Arc<Tun>, echoes: Arc<Echoes>) -> Arc<Self> {
-        Arc::new(Self { ingress, tun, echoes, held: Mutex::default() })
+        Arc::new(Self { gate: kernel::Gate::new(ingress), tun, echoes })
     }
 
     /// Holds SYNs, for ever. When it is dropped, those that it holds are forgotten, and so are connections that nobody has
@@ -54,7 +47,7 @@ impl Gate {
                     }
                 }) => sleep(LOOK).await,
                 _ = look.tick() => {
-                    drop(this.lock().expire(Instant::now()));
+                    this.gate.expire();
                     this.echoes.expire();
                 }
             }
@@ -65,7 +58,8 @@ impl Gate {
     /// Accepts connections whose SYNs were handed back, for ever.
     pub(super) async fn accept(self: Arc<Self>, listener: TcpListener) {
         let Ok(own) = listener.local_addr() else { return };
-        accept(listener, self.ingress.places(), self.ingress.flows().over(), move |tcp| {
+        let ingress = self.gate.ingress().clone();
+        accept(listener, ingress.places(), ingress.flows().over(), move |tcp| {
             Arc::clone(&self).serve(tcp, own)
         })
         .await;
@@ -78,15 +72,7 @@ impl Gate {
             self.echoes.on_packet(packet);
             return None;
         };
-        let key = Key { protocol: Protocol::Tcp, target: pair.target.into(), source: pair.program };
-        let decision = self.ingress.rules().decide(&key);
-        if decision.action == Action::Drop {
-            return None;
-        }
-        // What is rejected is not accepted first.
-        let waits = decision.accept != Some(Accept::Early) || decision.action == Action::Reject;
-        let verdict = self.lock().on_syn(pair, packet, waits, Instant::now());
-        match verdict {
+        match self.gate.on_syn(pair, packet, dscp(packet)) {
             Verdict::Open => return Some(pair),
             Verdict::HandBack => self.tun.write(packet),
             Verdict::Nothing => {}
@@ -95,25 +81,13 @@ impl Gate {
     }
 
     async fn open(self: Arc<Self>, pair: Pair) {
-        let gone = async {
-            while !self.lock().is_given_up(pair, Instant::now()) {
-                sleep(LOOK).await;
-            }
+        let answer = match self.gate.open(pair).await {
+            Some(Answer::HandBack(syn)) => Some(syn),
+            Some(Answer::Refuse(syn, what)) => refusal(&syn, what),
+            None => None,
         };
-        match self.ingress.open(&pair.target.into(), pair.program, Bytes::new(), gone).await {
-            Ok((way, _)) => {
-                let syn = self.lock().on_connected(pair, way, Instant::now());
-                if let Some(syn) = syn {
-                    self.tun.write(&syn);
-                }
-            }
-            Err(refused) => {
-                let syn = self.lock().on_refused(pair);
-                let answer = syn.zip(told(refused)).and_then(|(syn, what)| refusal(&syn, what));
-                if let Some(answer) = answer {
-                    self.tun.write(&answer);
-                }
-            }
+        if let Some(answer) = answer {
+            self.tun.write(&answer);
         }
     }
 
@@ -123,16 +97,7 @@ impl Gate {
         if target == plain(own) {
             return;
         }
-        let pair = Pair { program: plain(from), target };
-        let way = self.lock().take(pair, Instant::now());
-        if let Some(way) = way {
-            return self.ingress.run(way, tcp).await;
-        }
-        self.ingress.carry(&target.into(), pair.program, tcp).await;
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Held<Way>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        self.gate.serve(Pair { program: plain(from), target }, tcp).await;
     }
 }
 
@@ -140,26 +105,11 @@ struct Forgets<'a>(&'a Gate);
 
 impl Drop for Forgets<'_> {
     fn drop(&mut self) {
-        *self.0.lock() = Held::default();
+        self.0.gate.forget();
     }
 }
 
 /// Without the scope of a link: packets have none.
 fn plain(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip(), address.port())
-}
-
-/// What a program is told. `None`: nothing, as if nobody had answered.
-fn told(refused: Refused) -> Option<Refusal> {
-    if refused == Refused::ProgramGone {
-        return None;
-    }
-    match refused.outcome() {
-        Outcome::Refused => Some(Refusal::Reset),
-        Outcome::HostUnreachable | Outcome::NameNotFound | Outcome::Failed => Some(Refusal::Host),
-        Outcome::NetworkUnreachable => Some(Refusal::Network),
-        Outcome::Denied => Some(Refusal::Prohibited),
-        // It tries again by itself.
-        Outcome::TimedOut | Outcome::Limit | Outcome::Connected => None,
-    }
 }

@@ -6,7 +6,7 @@ use etherparse::icmpv4::{DestUnreachableHeader, TimeExceededCode as V4TimeExceed
 use etherparse::icmpv6::{DestUnreachableCode, TimeExceededCode as V6TimeExceeded};
 use etherparse::{IcmpEchoHeader, Icmpv4Type, Icmpv6Type, NetSlice, SlicedPacket, TransportSlice};
 
-use super::segment::ip;
+use crate::intercept::kernel::ip;
 use crate::protocol::{EchoError, EchoId};
 
 /// A request, as it is known by.

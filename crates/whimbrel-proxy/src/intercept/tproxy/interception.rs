@@ -11,21 +11,18 @@ use tokio::task::{JoinSet, spawn_blocking};
 use super::echoes::Echoes;
 use super::error::TproxyError;
 use super::gate::Gate;
-use super::instance::Instance;
 use super::kernel::Kernel;
-use super::leftovers::remove_dead;
-use super::names::Names;
 use super::parts::{InterceptionNote, InterceptionParts};
-use super::program::Program;
 use super::replies::Replies;
 use super::ruleset::Ruleset;
 use super::settings::TproxySettings;
 use super::sockets::{tcp_listener, udp_listener};
 use super::table::Table;
-use super::tun::{Tun, check_forwarding, has_ipv6};
+use super::tun::Tun;
 use super::udp::Datagrams;
 use crate::intercept::ingress::Ingress;
-use crate::policy::{Protocol, Rule};
+use crate::intercept::kernel::{Instance, Names, Program, check_forwarding, has_ipv6, remove_dead};
+use crate::policy::{Protocol, Rule, WayIn};
 
 /// Interception. Dropping it ends it and leaves nothing in the kernel, unless another process goes on with it.
 #[derive(Debug)]
@@ -117,7 +114,7 @@ impl Interception {
         if settings.port != self.port {
             return Err(TproxyError::Keeps("port", self.port.to_string()));
         }
-        check_forwarding(&settings.interfaces)
+        Ok(check_forwarding(&settings.interfaces)?)
     }
 
     /// Follows rules that have changed: some may be for ICMP.
@@ -153,6 +150,7 @@ impl Interception {
         tell: T,
     ) -> Result<impl Future<Output = ()> + Send + use<T>, TproxyError> {
         let failed = TproxyError::system("serving what is intercepted failed");
+        let ingress = ingress.by(WayIn::Tproxy);
         let (tun, kernel) = (Arc::clone(&self.tun), Arc::clone(&self.kernel));
         let echo_replies = ingress.echoes();
         let echoes = Echoes::new(ingress.clone(), Arc::clone(&tun));

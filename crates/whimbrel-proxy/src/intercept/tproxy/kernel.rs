@@ -6,12 +6,10 @@ use std::time::Duration;
 use tokio::task::spawn_blocking;
 
 use super::error::TproxyError;
-use super::instance::Instance;
-use super::names::Names;
-use super::program::Program;
 use super::routes;
 use super::ruleset::Ruleset;
 use super::table::Table;
+use crate::intercept::kernel::{Instance, KernelError, Names, Program, remove_routes};
 
 /// The pause before a table is made again that somebody took away.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -125,7 +123,7 @@ impl Kernel {
 impl State {
     fn create_again(&mut self) -> Result<(), TproxyError> {
         let Some(ruleset) = self.ruleset.as_ref().filter(|_| self.is_ours) else {
-            return Err(TproxyError::NoRights);
+            return Err(KernelError::NoRights.into());
         };
         drop(self.table.take());
         self.table = Some(Table::create(ruleset)?);
@@ -156,7 +154,7 @@ impl State {
         }
         // In this order: nothing is handed over to what is gone.
         drop(self.table.take());
-        routes::remove(self.instance.names);
+        remove_routes(self.instance.names);
         if self.has_kill_switch {
             // If it fails, `cleanup --all` takes it away.
             drop(self.remove_kill_switch());

@@ -2,9 +2,9 @@
 //! nothing of it.
 //!
 //! nft marks what is to be intercepted (`ruleset`). By its mark, the kernel routes a datagram or the rest of a
-//! connection to a socket of ours, and the SYN of a new connection into a TUN (`routes`), where it waits until the far
+//! connection to a socket of ours. The SYN of a new connection goes into a TUN (`routes`), where it waits until the far
 //! end has answered (`gate`). The table, the TUN and the lock on an instance's names go with the process. What stays
-//! after a kill, [`cleanup`] finds by its numbers.
+//! after a kill, [`cleanup`](super::cleanup) finds by its numbers.
 
 #[cfg(target_os = "linux")]
 mod echoed;
@@ -14,32 +14,21 @@ mod error;
 #[cfg(target_os = "linux")]
 mod gate;
 #[cfg(target_os = "linux")]
-mod held;
 #[cfg(target_os = "linux")]
 mod icmp;
-#[cfg(target_os = "linux")]
-mod instance;
 #[cfg(target_os = "linux")]
 mod interception;
 #[cfg(target_os = "linux")]
 mod kernel;
-#[cfg(target_os = "linux")]
-mod leftovers;
-#[cfg(target_os = "linux")]
-mod names;
 #[cfg(not(target_os = "linux"))]
 mod nowhere;
 mod parts;
-#[cfg(target_os = "linux")]
-mod program;
 #[cfg(target_os = "linux")]
 mod replies;
 #[cfg(target_os = "linux")]
 mod routes;
 #[cfg(target_os = "linux")]
 mod ruleset;
-#[cfg(target_os = "linux")]
-mod segment;
 mod settings;
 #[cfg(target_os = "linux")]
 mod sockets;
@@ -53,8 +42,6 @@ mod udp;
 pub use error::TproxyError;
 #[cfg(target_os = "linux")]
 pub use interception::Interception;
-#[cfg(target_os = "linux")]
-pub use leftovers::{Leftovers, cleanup};
 #[cfg(not(target_os = "linux"))]
 pub use nowhere::{Interception, Leftovers, cleanup};
 pub(crate) use parts::{InterceptionNote, InterceptionParts};

@@ -1,4 +1,4 @@
-//! What there is in place of interception on other systems: an error.
+//! The error that stands in for interception on other systems.
 
 use super::error::TproxyError;
 use super::parts::InterceptionParts;

@@ -8,9 +8,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::segment::datagram;
 use super::sockets::{reply_socket, send_from};
 use super::tun::Tun;
+use crate::intercept::kernel::datagram;
 
 /// The most sockets. Another one closes the one that was quiet for the longest time.
 const MOST: usize = 1_024;

@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use ipnet::IpNet;
 
-use super::names::Names;
 use super::settings::TproxySettings;
+use crate::intercept::kernel::Names;
 
 /// Networks of this host and its links, which nobody else can reach.
 const LOCAL: [&str; 6] =
@@ -18,7 +18,7 @@ const REST: &str = "tcp flags & (fin | syn | rst | ack) != syn";
 /// The chain whose presence says that all of the table was made.
 pub(super) const LAST_CHAIN: &str = "complete";
 
-/// What rules are made of.
+/// The settings that the rules are made of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Ruleset {
     pub(super) names: Names,
@@ -241,8 +241,8 @@ impl Ruleset {
     }
 }
 
-/// Rules that drop what begins a flow in the name of a host that is not behind its interface: what a host behind it
-/// then sent to that other would be a reply, and left alone.
+/// Rules that drop what begins a flow in the name of a host that is not behind its interface. Otherwise, traffic from a
+/// host behind it to that other would be a reply, and left alone.
 fn not_from_there() -> [String; 2] {
     // Groups first: who has no address yet asks for one that way.
     ["fib daddr type != unicast accept", "ct state new fib saddr . iif oif missing drop"].map(str::to_owned)

@@ -11,6 +11,8 @@ use nix::sys::socket::{
 };
 use socket2::{Domain, Protocol, Socket, Type};
 
+use crate::policy::Dscp;
+
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 1_024;
 /// Memory for datagrams that wait to be read.
@@ -43,8 +45,10 @@ pub(super) fn udp_listener(address: SocketAddr) -> io::Result<UdpSocket> {
     let socket = transparent(address, Type::DGRAM, Protocol::UDP)?;
     socket.set_recv_buffer_size(BUFFER)?;
     if address.is_ipv4() {
+        socket.set_recv_tos_v4(true)?;
         setsockopt(&socket, sockopt::Ipv4OrigDstAddr, &true)?;
     } else {
+        socket.set_recv_tclass_v6(true)?;
         setsockopt(&socket, sockopt::Ipv6OrigDstAddr, &true)?;
     }
     socket.bind(&address.into())?;
@@ -63,12 +67,12 @@ pub(super) fn reply_socket(address: SocketAddr, mark: u32) -> io::Result<UdpSock
     Ok(socket.into())
 }
 
-/// Receives a datagram. Returns its length, its source, and where it was sent to.
-pub(super) fn receive(
-    socket: &impl AsRawFd,
-    buffer: &mut [u8],
-) -> io::Result<(usize, SocketAddr, SocketAddr)> {
-    let mut space = nix::cmsg_space!(libc::sockaddr_in6);
+/// A datagram that was received: its length, its source, where it was sent to, and its DSCP.
+pub(super) type Received = (usize, SocketAddr, SocketAddr, Option<Dscp>);
+
+/// Receives a datagram.
+pub(super) fn receive(socket: &impl AsRawFd, buffer: &mut [u8]) -> io::Result<Received> {
+    let mut space = nix::cmsg_space!(libc::sockaddr_in6, i32);
     let mut slices = [IoSliceMut::new(buffer)];
     let received =
         recvmsg::<SockaddrStorage>(socket.as_raw_fd(), &mut slices, Some(&mut space), MsgFlags::empty())?;
@@ -82,8 +86,13 @@ pub(super) fn receive(
         }
         _ => None,
     });
+    let dscp = received.cmsgs()?.find_map(|message| match message {
+        ControlMessageOwned::Ipv4Tos(class) => Some(Dscp::of_traffic_class(class)),
+        ControlMessageOwned::Ipv6TClass(class) => u8::try_from(class).ok().map(Dscp::of_traffic_class),
+        _ => None,
+    });
     match (source, target) {
-        (Some(source), Some(target)) => Ok((received.bytes, source, target)),
+        (Some(source), Some(target)) => Ok((received.bytes, source, target, dscp)),
         _ => Err(io::ErrorKind::InvalidData.into()),
     }
 }

@@ -13,8 +13,8 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use super::error::TproxyError;
-use super::program::{Program, first_line};
 use super::ruleset::{LAST_CHAIN, Ruleset};
+use crate::intercept::kernel::{KernelError, Program, first_line};
 
 /// How long nft may take.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -105,7 +105,7 @@ impl Table {
             let text = String::from_utf8_lossy(&errors);
             if let Some(line) = text.lines().find(|line| is_error(line)) {
                 // What follows belongs to it.
-                return Err(explained(&self.name, line));
+                return Err(explained(&self.name, line).into());
             }
             if is_whole(&said) {
                 return Ok(());
@@ -116,10 +116,10 @@ impl Table {
             let read = match ready {
                 [true, _] => read(&mut self.stderr, &mut errors),
                 [_, true] => read(&mut self.stdout, &mut said),
-                _ => return Err(explained(&self.name, "nft gives no answer")),
+                _ => return Err(explained(&self.name, "nft gives no answer").into()),
             };
             if read.map_err(&failed)? == 0 {
-                return Err(explained(&self.name, "nft has ended"));
+                return Err(explained(&self.name, "nft has ended").into());
             }
         }
     }
@@ -164,9 +164,9 @@ fn read(from: &mut File, all: &mut Vec<u8>) -> io::Result<usize> {
 }
 
 /// What nft says, with what to do about it.
-fn explained(name: &str, why: &str) -> TproxyError {
+fn explained(name: &str, why: &str) -> KernelError {
     let advice = match why {
-        why if why.contains("not permitted") => return TproxyError::NoRights,
+        why if why.contains("not permitted") => return KernelError::NoRights,
         why if why.contains("File exists") => {
             "; another program has a table of that name, so delete or rename that one"
         }
@@ -176,7 +176,7 @@ fn explained(name: &str, why: &str) -> TproxyError {
         _ => "",
     };
     let what = format!("nft create table inet {name}");
-    TproxyError::Failed { what, why: first_line(why) + advice }
+    KernelError::Failed { what, why: first_line(why) + advice }
 }
 
 impl Drop for Table {

@@ -98,23 +98,3 @@ fn prepare(name: &str, has_ipv6: bool) -> Result<(), TproxyError> {
         _ => Ok(()),
     }
 }
-
-/// Whether this host has IPv6. Then its loopback has.
-pub(super) fn has_ipv6() -> bool {
-    fs::read_to_string("/proc/sys/net/ipv6/conf/lo/disable_ipv6").is_ok_and(|off| off.trim() == "0")
-}
-
-/// Checks that the kernel forwards what hosts behind these interfaces send. Interfaces may come later.
-pub(super) fn check_forwarding(interfaces: &[String]) -> Result<(), TproxyError> {
-    for name in interfaces {
-        let state =
-            |family: &str| fs::read_to_string(format!("/proc/sys/net/{family}/conf/{name}/forwarding"));
-        let states = [state("ipv4"), state("ipv6")];
-        let is_there = states.iter().any(Result::is_ok);
-        let forwards = |state: &io::Result<String>| state.as_ref().is_ok_and(|state| state.trim() != "0");
-        if is_there && !states.iter().any(forwards) {
-            return Err(TproxyError::NoForwarding(name.clone()));
-        }
-    }
-    Ok(())
-}

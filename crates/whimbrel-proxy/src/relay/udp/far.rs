@@ -179,7 +179,7 @@ impl FarPrograms {
             self.refuse(context, refusal);
             self.context.flows.refuse();
         } else if announced.manner.compression.is_some_and(|by| self.codecs.has(by)) {
-            self.outgoing.tell_compresses(context);
+            self.outgoing.tell_reliably(&Datagram::Compresses(context));
         }
         self.contexts.insert(context, Entry { announced, state, used: now });
     }

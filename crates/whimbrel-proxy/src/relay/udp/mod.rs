@@ -2,11 +2,13 @@
 
 mod codecs;
 mod far;
+mod lanes;
 mod outgoing;
 mod programs;
 
 pub(crate) use codecs::Codecs;
 pub(crate) use far::{FarPrograms, Found};
+pub(crate) use lanes::LONGEST_GATHER;
 pub(crate) use outgoing::Outgoing;
 pub(crate) use programs::{EchoReply, Reply, replies};
 pub use programs::{Program, Programs};

@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use whimbrel::{Mocket, Outcome, Sender};
+use whimbrel::{Mocket, Outcome};
 
 use super::codecs::Codecs;
+use super::lanes::{Lanes, sender};
 use crate::protocol::{Announcement, Compression, Context, Datagram, Manner, Refusal};
+use crate::relay::bond::Bond;
 
-/// How long a datagram may wait to be sent. Later ones are of more use.
-const LIFETIME: Duration = Duration::from_secs(1);
 /// How long a context that the peer refused is not tried again.
 const REST: Duration = Duration::from_secs(5);
 /// The silence after which a context may make room for another.
@@ -22,25 +22,13 @@ const QUIET: Duration = Duration::from_secs(30);
 const SHARE: usize = 16;
 /// The least time between two searches for contexts that were quiet: they take time, and a flood would cause them.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The most manners whose senders are kept.
-const MOST_MANNERS: usize = 64;
-
-fn sender(mocket: &Mocket, manner: Manner) -> Sender {
-    let sender = mocket.sender().unreliable().unsequenced().lifetime(manner.lifetime.unwrap_or(LIFETIME));
-    match manner.priority {
-        Some(priority) => sender.priority(priority).build(),
-        None => sender.build(),
-    }
-}
 
 /// Datagrams to the peer.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
-    mocket: Mocket,
-    /// A sender for each manner in use.
-    senders: Mutex<HashMap<Manner, Sender>>,
-    datagrams: Sender,
-    announcements: Sender,
+    lanes: Arc<Lanes>,
+    datagrams: whimbrel::Sender,
+    announcements: whimbrel::Sender,
     most: usize,
     codecs: Arc<Codecs>,
     table: Mutex<Table>,
@@ -77,11 +65,11 @@ enum State {
 }
 
 impl Outgoing {
-    pub(crate) fn new(mocket: Mocket, most: usize, codecs: Arc<Codecs>) -> Self {
+    pub(crate) fn new(mocket: Mocket, most: usize, codecs: Arc<Codecs>, bond: Arc<Bond>) -> Self {
         let datagrams = sender(&mocket, Manner::default());
         let announcements = mocket.sender().unsequenced().build();
-        let (senders, table) = (Mutex::default(), Mutex::default());
-        Self { mocket, senders, datagrams, announcements, most, codecs, table }
+        let lanes = Arc::new(Lanes::new(mocket, bond));
+        Self { lanes, datagrams, announcements, most, codecs, table: Mutex::default() }
     }
 
     /// Returns the first number of a context that was never used.
@@ -115,24 +103,11 @@ impl Outgoing {
             State::New | State::Announcing => Datagram::Announced(context, announcement.clone(), payload),
             State::Refused(_) => return 0,
         };
-        // A full queue loses the datagram, as a router would.
-        self.in_manner(manner, |sender| sender.try_send(message.to_bytes()).ok());
+        self.lanes.send(manner, &message);
         if matches!(state, State::New) {
             self.announce(context, announcement.clone());
         }
         saved
-    }
-
-    fn in_manner<T>(&self, manner: Manner, send: impl FnOnce(&Sender) -> T) -> T {
-        let manner = Manner { compression: None, ..manner };
-        if manner == Manner::default() {
-            return send(&self.datagrams);
-        }
-        let mut senders = self.senders.lock().unwrap_or_else(PoisonError::into_inner);
-        if senders.len() >= MOST_MANNERS && !senders.contains_key(&manner) {
-            senders.clear();
-        }
-        send(senders.entry(manner).or_insert_with(|| sender(&self.mocket, manner)))
     }
 
     /// Sends a message about datagrams. A full queue loses it.
@@ -140,9 +115,9 @@ impl Outgoing {
         self.datagrams.try_send(message.to_bytes()).ok();
     }
 
-    /// Tells the peer that a context's datagrams may come compressed. It is told once, so it must not be lost.
-    pub(super) fn tell_compresses(&self, context: Context) {
-        self.announcements.try_send(Datagram::Compresses(context).to_bytes()).ok();
+    /// Tells the peer something that must not be lost, since it is told once.
+    pub(crate) fn tell_reliably(&self, message: &Datagram) {
+        self.announcements.try_send(message.to_bytes()).ok();
     }
 
     /// Forgets the contexts of a program that is gone.

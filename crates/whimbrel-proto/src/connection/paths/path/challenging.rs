@@ -8,7 +8,7 @@ use crate::Time;
 use crate::connection::packet::lengths::CHALLENGE_LEN;
 use crate::connection::paths::former::Former;
 use crate::connection::paths::rebinding::{PROBES, Rebinding};
-use crate::connection::paths::validation::{Challenges, Validation};
+use crate::connection::paths::validation::Validation;
 
 /// A challenge to the peer's former address, with the answer to the peer's own challenge if there is one.
 #[derive(Clone, Copy, Debug)]
@@ -122,7 +122,7 @@ impl Path {
         now: Time,
         (from, to): (SocketAddr, Option<IpAddr>),
         (number, size): (Option<u64>, usize),
-        challenges: &mut Challenges,
+        challenge: impl FnOnce() -> u64,
     ) -> bool {
         if let Some(rebinding) = self.rebinding.as_deref_mut().filter(|rebinding| rebinding.remote == from) {
             rebinding.on_received(size);
@@ -130,7 +130,7 @@ impl Path {
         }
         // Numbers of another path, which this one stands in for, say nothing here.
         let first = number.unwrap_or_else(|| self.received.expected());
-        let mut rebinding = Rebinding::new(now, from, to, challenges.draw()).begins_with(first);
+        let mut rebinding = Rebinding::new(now, from, to, challenge()).begins_with(first);
         rebinding.on_received(size);
         self.rebinding = Some(Box::new(rebinding));
         true

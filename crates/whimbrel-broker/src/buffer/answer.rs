@@ -1,0 +1,115 @@
+//! What a broker says of gaps of another.
+
+use std::time::Duration;
+
+use whimbrel_pubsub::coverage::{Range, Ranges};
+use whimbrel_pubsub::message::{BrokerId, Message, Origin, Stamp};
+
+use super::{Channel, OriginLog};
+use crate::Time;
+
+/// The most messages in one answer.
+const MOST_MESSAGES: usize = 256;
+/// The most ranges of one kind in one answer.
+const MOST_RANGES: usize = 256;
+
+/// A question for messages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GapRequest {
+    /// The broker that is asked.
+    pub to: BrokerId,
+    /// The origin of the messages.
+    pub origin: Origin,
+    /// Their sequences.
+    pub ranges: Vec<Range>,
+}
+
+/// An answer to it. What it does not mention may be asked for again.
+#[derive(Clone, Debug)]
+pub struct GapAnswer {
+    /// The run of the broker that answers.
+    pub by: Origin,
+    /// Messages, each with its age by the monotonic clock of the broker that answers.
+    pub messages: Vec<(Stamp, Message, Duration)>,
+    /// What the broker had, and has no more.
+    pub gone: Vec<Range>,
+    /// What never came to the broker.
+    pub absent: Vec<Range>,
+}
+
+impl Channel {
+    /// Answers a question of another broker.
+    pub fn answer(&self, request: &GapRequest, now: Time) -> GapAnswer {
+        let mut answer =
+            GapAnswer { by: self.own, messages: Vec::new(), gone: Vec::new(), absent: Vec::new() };
+        match self.log_of(request.origin) {
+            Some((_, log)) => {
+                request.ranges.iter().for_each(|range| self.answer_range(log, *range, now, &mut answer))
+            }
+            None => answer.absent = request.ranges.iter().copied().take(MOST_RANGES).collect(),
+        }
+        answer
+    }
+
+    fn answer_range(&self, log: &OriginLog, range: Range, now: Time, answer: &mut GapAnswer) {
+        let room = MOST_RANGES.saturating_sub(answer.absent.len());
+        answer.absent.extend(log.received.gaps(range).take(room));
+        for part in log.received.within(range) {
+            let mut next = part.first;
+            for (sequence, slot) in log.held(part) {
+                if answer.messages.len() == MOST_MESSAGES || answer.gone.len() >= MOST_RANGES {
+                    return;
+                }
+                answer.gone.extend(Range::new(next, sequence - 1));
+                next = sequence + 1;
+                if let Some(slot) = self.slot(slot) {
+                    answer.messages.push((slot.stamp, slot.message.clone(), slot.age(now)));
+                }
+            }
+            answer.gone.extend(Range::new(next, part.last));
+        }
+    }
+
+    /// Takes the denials of an answer. Its messages are received one by one, with [`Channel::receive`], before.
+    pub fn handle_denials(&mut self, origin: Origin, answer: &GapAnswer, now: Time) {
+        let sound = |ranges: &[Range]| -> Ranges {
+            let sound = ranges.iter().filter(|range| range.first >= 1 && range.first <= range.last);
+            sound.copied().take(MOST_RANGES).collect()
+        };
+        let (gone, absent) = (sound(&answer.gone), sound(&answer.absent));
+        let settings = &self.settings;
+        let Some(log) = self.origins.find_mut(origin).filter(|_| settings.peers.contains(&answer.by.broker))
+        else {
+            return;
+        };
+        log.denials.note(answer.by, &gone, absent, now);
+        self.losses += u64::from(log.conclude(settings, now));
+    }
+
+    /// The highest sequences that are known, for other brokers. Send them now and then, also when nothing is published.
+    pub fn heads(&self) -> Vec<(Origin, u64)> {
+        self.origins
+            .iter()
+            .map(|(_, log)| (log.origin, log.highest()))
+            .filter(|(_, highest)| *highest > 0)
+            .collect()
+    }
+
+    /// Takes the highest sequences that another broker's run knows.
+    pub fn handle_heads(&mut self, by: Origin, heads: &[(Origin, u64)], now: Time) {
+        for log in self.origins.iter_mut().filter(|log| log.is_missing_any()) {
+            log.denials.hear(by, now);
+        }
+        for (origin, highest) in heads {
+            if *origin == self.own
+                || *highest == 0
+                || !(self.settings.peers.contains(&origin.broker) || origin.broker == self.own.broker)
+            {
+                continue;
+            }
+            if let Some(log) = self.origins.entry(*origin, &self.settings, now) {
+                log.hear(*highest, now);
+            }
+        }
+    }
+}

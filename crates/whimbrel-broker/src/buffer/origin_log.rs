@@ -1,0 +1,160 @@
+//! What is known of the messages of one origin.
+
+use std::collections::BTreeMap;
+
+use whimbrel_pubsub::coverage::{Count, Range, Ranges};
+use whimbrel_pubsub::message::{BrokerId, LAST_SEQUENCE, Origin, PartitionId};
+
+use super::denials::Denials;
+use super::known::Known;
+use super::requests::Asking;
+use super::tally::Tally;
+use super::{ChannelSettings, Reach, SlotId};
+use crate::Time;
+
+/// The most ranges of what was received of an origin. Beyond, the oldest gap is given up, as if no broker had it.
+pub(super) const MOST_RECEIVED: usize = 4_096;
+
+/// A log among those of a channel. It is never used again for another origin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LogIndex(pub(super) u32);
+
+impl LogIndex {
+    /// The index as a place in an array.
+    pub fn place(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// What a broker received, holds, and knows to exist of one origin.
+#[derive(Debug)]
+pub struct OriginLog {
+    pub(super) origin: Origin,
+    /// What came here, and what no broker has.
+    pub(super) received: Ranges,
+    pub(super) held: BTreeMap<u64, SlotId>,
+    pub(super) tally: Tally,
+    pub(super) known: Known,
+    pub(super) asking: Asking,
+    pub(super) denials: Denials,
+    /// When anything was heard of the origin.
+    pub(super) heard: Time,
+}
+
+impl OriginLog {
+    pub(super) fn new(origin: Origin, settings: &ChannelSettings, now: Time) -> Self {
+        Self {
+            origin,
+            received: Ranges::default(),
+            held: BTreeMap::new(),
+            tally: Tally::new(),
+            known: Known::new(settings.unknown_after),
+            asking: Asking::default(),
+            denials: Denials::default(),
+            heard: now,
+        }
+    }
+
+    /// The origin.
+    pub fn origin(&self) -> Origin {
+        self.origin
+    }
+
+    /// The sequences that came here, or that no broker has any more.
+    pub fn received(&self) -> &Ranges {
+        &self.received
+    }
+
+    /// The highest sequence that is known to exist; 0 if none is.
+    pub fn highest(&self) -> u64 {
+        self.known.highest()
+    }
+
+    /// The highest sequence that has been known for as long as waiting lasts.
+    pub fn long_known(&self, now: Time) -> u64 {
+        self.known.long_known(now)
+    }
+
+    /// The held messages in `range`, in ascending order.
+    pub fn held(&self, range: Range) -> impl DoubleEndedIterator<Item = (u64, SlotId)> + '_ {
+        self.held.range(range.first..=range.last).map(|(sequence, slot)| (*sequence, *slot))
+    }
+
+    /// Whether something is known to exist that did not come here.
+    pub fn is_missing_any(&self) -> bool {
+        match self.all() {
+            Some(all) => !self.received.covers(all),
+            None => false,
+        }
+    }
+
+    /// What is known to exist and did not come here, in ascending order.
+    pub fn missing(&self) -> impl Iterator<Item = Range> + '_ {
+        self.all().into_iter().flat_map(|all| self.received.gaps(all))
+    }
+
+    /// The number of messages in `range` that came here and that a subscription with this reach could have wanted.
+    pub fn count(&self, range: Range, reach: &[Reach]) -> Count {
+        self.tally.count(range, reach)
+    }
+
+    fn all(&self) -> Option<Range> {
+        Range::new(1, self.highest())
+    }
+
+    pub(super) fn receive(&mut self, sequence: u64, partition: PartitionId, now: Time) {
+        self.heard = now;
+        self.received.insert(Range { first: sequence, last: sequence });
+        self.tally.receive(sequence, partition);
+        self.hear(sequence, now);
+        self.asking.on_progress(now);
+    }
+
+    /// Gives the oldest gap up if there are too many. Returns it.
+    pub(super) fn give_up(&mut self) -> Option<Range> {
+        if self.received.len() <= MOST_RECEIVED {
+            return None;
+        }
+        let gap = self.received.close_oldest_gap()?;
+        self.tally.lose(gap);
+        Some(gap)
+    }
+
+    /// Notes that sequences up to `highest` exist.
+    pub(super) fn hear(&mut self, highest: u64, now: Time) {
+        self.heard = now;
+        if self.known.note(highest.min(LAST_SEQUENCE), now) && self.is_missing_any() {
+            self.asking.on_gap(now);
+        }
+    }
+
+    /// Notes that no broker has `range`.
+    fn lose(&mut self, range: Range) {
+        self.received.insert(range);
+        self.tally.lose(range);
+    }
+
+    /// Gives up what no broker can have. Returns whether there was any.
+    pub(super) fn conclude(&mut self, settings: &ChannelSettings, now: Time) -> bool {
+        let lost = self.lost(settings, now);
+        lost.iter().for_each(|range| self.lose(range));
+        let missing = self.missing().collect();
+        self.denials.keep(&missing);
+        !lost.is_empty() | self.give_up().is_some()
+    }
+
+    /// What of the missing no broker can have.
+    fn lost(&mut self, settings: &ChannelSettings, now: Time) -> Ranges {
+        let long_known = self.long_known(now);
+        let missing = self.missing().filter_map(|range| Range::new(range.first, range.last.min(long_known)));
+        let missing = missing.collect();
+        self.denials.lost(missing, &settings.peers, settings.unknown_after, now)
+    }
+
+    /// The brokers to ask: first the origin's, then the others.
+    pub(super) fn candidates<'a>(&self, peers: &'a [BrokerId]) -> impl Iterator<Item = BrokerId> + use<'a> {
+        let own = self.origin.broker;
+        let first = peers.iter().copied().filter(move |peer| *peer == own);
+        first.chain(peers.iter().copied().filter(move |peer| *peer != own))
+    }
+}

@@ -1,0 +1,90 @@
+//! The logs of all origins of a channel.
+
+use std::collections::BTreeMap;
+
+use whimbrel_pubsub::message::Origin;
+
+use super::{ChannelSettings, LogIndex, OriginLog};
+use crate::Time;
+
+/// The most origins. Beyond, the one that was silent for the longest and of which nothing is held is forgotten.
+pub(super) const MOST_ORIGINS: usize = 512;
+
+/// The logs, by index and by origin. The first is the broker's own.
+#[derive(Debug)]
+pub(super) struct Origins {
+    logs: Vec<Option<Box<OriginLog>>>,
+    by_origin: BTreeMap<Origin, LogIndex>,
+}
+
+impl Origins {
+    pub(super) const OWN: LogIndex = LogIndex(0);
+
+    pub(super) fn new(own: OriginLog) -> Self {
+        let by_origin = BTreeMap::from([(own.origin, Self::OWN)]);
+        Self { logs: vec![Some(Box::new(own))], by_origin }
+    }
+
+    #[inline]
+    pub(super) fn at(&self, index: LogIndex) -> Option<&OriginLog> {
+        self.logs.get(index.place())?.as_deref()
+    }
+
+    pub(super) fn at_mut(&mut self, index: LogIndex) -> Option<&mut OriginLog> {
+        self.logs.get_mut(index.place())?.as_deref_mut()
+    }
+
+    pub(super) fn find(&self, origin: Origin) -> Option<(LogIndex, &OriginLog)> {
+        let index = *self.by_origin.get(&origin)?;
+        Some((index, self.at(index)?))
+    }
+
+    pub(super) fn find_mut(&mut self, origin: Origin) -> Option<&mut OriginLog> {
+        let index = *self.by_origin.get(&origin)?;
+        self.at_mut(index)
+    }
+
+    /// The log of an origin, which is begun if it is new. `None` if there are too many.
+    pub(super) fn entry(
+        &mut self,
+        origin: Origin,
+        settings: &ChannelSettings,
+        now: Time,
+    ) -> Option<&mut OriginLog> {
+        if !self.by_origin.contains_key(&origin) {
+            if self.by_origin.len() >= MOST_ORIGINS {
+                self.forget_one()?;
+            }
+            let index = LogIndex(u32::try_from(self.logs.len()).ok()?);
+            self.logs.push(Some(Box::new(OriginLog::new(origin, settings, now))));
+            self.by_origin.insert(origin, index);
+        }
+        self.find_mut(origin)
+    }
+
+    pub(super) fn index_of(&self, origin: Origin) -> Option<LogIndex> {
+        self.by_origin.get(&origin).copied()
+    }
+
+    /// The number of indices that were ever given.
+    pub(super) fn len(&self) -> usize {
+        self.logs.len()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (LogIndex, &OriginLog)> {
+        self.by_origin.values().filter_map(|index| Some((*index, self.at(*index)?)))
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut OriginLog> {
+        self.logs.iter_mut().filter_map(Option::as_deref_mut)
+    }
+
+    fn forget_one(&mut self) -> Option<()> {
+        let idle = self.iter().filter(|(index, log)| *index != Self::OWN && log.held.is_empty());
+        let (index, origin) =
+            idle.min_by_key(|(_, log)| log.heard).map(|(index, log)| (index, log.origin))?;
+        self.by_origin.remove(&origin);
+        self.logs[index.place()] = None;
+        Some(())
+    }
+}

@@ -1,0 +1,161 @@
+//! Messages that enter here, or come from other brokers.
+
+use std::time::Duration;
+
+use whimbrel_pubsub::coverage::Range;
+use whimbrel_pubsub::message::{Hlc, LAST_SEQUENCE, Message, Stamp};
+
+use super::origins::Origins;
+use super::{Channel, Facts, LogIndex, Newness, Refusal, Slot};
+use crate::mutants::{Mutant, planted};
+use crate::{Now, Time};
+
+/// What became of a message that was published here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Published {
+    /// It was taken, under this name.
+    Taken(Stamp),
+    /// It had been published before, under this name.
+    Repeated(Stamp),
+}
+
+/// What became of a message of another broker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Received {
+    /// It was taken.
+    Taken,
+    /// It is here already, or was.
+    Known,
+}
+
+impl Channel {
+    /// Takes a message that a publisher sent to this broker.
+    ///
+    /// # Errors
+    /// It has to be retained and there is no room, or the origin has no sequence left. Nothing is changed then.
+    pub fn publish(&mut self, message: Message, now: Now) -> Result<Published, Refusal> {
+        if let Some(former) =
+            message.publication().and_then(|publication| self.publications.find(publication))
+            && !planted(Mutant::RepeatedTakenHere)
+        {
+            return Ok(Published::Repeated(*former));
+        }
+        self.check_retained(&message)?;
+        let sequence = self.origins.at(Origins::OWN).map_or(0, |log| log.highest()) + 1;
+        if sequence > LAST_SEQUENCE {
+            return Err(Refusal::Exhausted);
+        }
+        let partition = self.partition_of(&message);
+        let ordinal = &mut self.ordinals[usize::from(partition.0)];
+        *ordinal += 1;
+        let published = self.clock.tick(now.wall_ms);
+        let stamp = Stamp { origin: self.own, sequence, partition, ordinal: *ordinal, published };
+        if let Some(publication) = message.publication() {
+            self.publications.note(publication, stamp);
+        }
+        self.store(Origins::OWN, stamp, message, Duration::ZERO, now);
+        Ok(Published::Taken(stamp))
+    }
+
+    /// Has the next messages published after `former`, the time of the last message that their publisher had acknowledged. So a
+    /// publisher's later values are later everywhere, whatever the clocks of the brokers are that it comes to.
+    pub fn follow(&mut self, former: Hlc, now: Now) {
+        self.clock.observe(former, now.wall_ms);
+    }
+
+    /// Takes a message of another broker, which is `age` old by that broker's monotonic clock.
+    ///
+    /// # Errors
+    /// The message cannot be one of this channel's.
+    pub fn receive(
+        &mut self,
+        stamp: Stamp,
+        message: Message,
+        age: Duration,
+        now: Now,
+    ) -> Result<Received, Refusal> {
+        if usize::from(stamp.partition.0) >= self.partitions.len() {
+            return Err(Refusal::Partition(stamp.partition));
+        }
+        let index = self.index_for(&stamp, now.time)?;
+        let Some(log) = self.origins.at(index) else { return Err(Refusal::TooManyOrigins) };
+        if log.received.contains(stamp.sequence) {
+            return Ok(Received::Known);
+        }
+        if stamp.origin == self.own {
+            return Err(Refusal::NotPublishedHere);
+        }
+        self.clock.observe(stamp.published, now.wall_ms);
+        if let Some(publication) = message.publication()
+            && !planted(Mutant::RepeatedTakenAfterFailOver)
+        {
+            self.publications.note(publication, stamp);
+        }
+        self.store(index, stamp, message, age, now);
+        Ok(Received::Taken)
+    }
+
+    fn index_for(&mut self, stamp: &Stamp, now: Time) -> Result<LogIndex, Refusal> {
+        let origin = stamp.origin;
+        let is_configured = origin.broker == self.own.broker || self.settings.peers.contains(&origin.broker);
+        if !is_configured || !(1..=LAST_SEQUENCE).contains(&stamp.sequence) {
+            return Err(Refusal::Stranger(origin));
+        }
+        self.origins.entry(origin, &self.settings, now).ok_or(Refusal::TooManyOrigins)?;
+        self.origins.index_of(origin).ok_or(Refusal::TooManyOrigins)
+    }
+
+    fn check_retained(&self, message: &Message) -> Result<(), Refusal> {
+        let settings = &self.settings;
+        if message.is_retained()
+            && !self.retained.has_room(message, settings.most_retained, settings.most_retained_bytes)
+        {
+            return Err(Refusal::Retained);
+        }
+        Ok(())
+    }
+
+    fn store(&mut self, index: LogIndex, stamp: Stamp, message: Message, age: Duration, now: Now) {
+        self.expire(now.time);
+        let published = now.time.before(age);
+        let wanted_until = message.lifetime().map(|lifetime| now.time + lifetime.saturating_sub(age));
+        if message.is_retained() && self.check_retained(&message).is_ok() {
+            let removed_for = self.settings.removed_for;
+            self.retained.offer((stamp, message.clone()), wanted_until, removed_for, now.time);
+        }
+        let Some(log) = self.origins.at_mut(index) else { return };
+        log.receive(stamp.sequence, stamp.partition, now.time);
+        if log.give_up().is_some() {
+            self.losses += 1;
+        }
+        if wanted_until.is_some_and(|end| end <= now.time) {
+            log.tally.expire(stamp.sequence);
+            return;
+        }
+        let partition = &mut self.partitions[usize::from(stamp.partition.0)];
+        let held_until = partition.settings.size.age.map(|bound| now.time + bound.saturating_sub(age));
+        // What claims to come from the future is no newer than what comes now.
+        let order = stamp.published.min(self.clock.reading(now.wall_ms)).0;
+        let order = if planted(Mutant::FilledOverwritesNew) { self.arrivals.end() } else { order };
+        let facts = Facts {
+            slot: self.slots.next(),
+            order,
+            index: message.index().number(),
+            bytes: message.encoded().len() as u64,
+        };
+        log.held.insert(stamp.sequence, facts.slot);
+        self.newest.offer(&message, facts.slot, Newness::of(&stamp, &message));
+        let arrival = self.arrivals.end();
+        self.arrivals.push(index, stamp.sequence, facts.slot);
+        let slot = Slot { message, stamp, log: index, arrival, published, wanted_until, held_until, facts };
+        self.ends.extend(slot.ends().map(|end| (end, facts.slot)));
+        self.slots.insert(slot);
+        partition.take(&facts, now.time);
+        self.overwrite(stamp.partition, now.time);
+    }
+
+    /// Whether all of `range` of an own or another origin came here; for tests and status.
+    pub fn has_received(&self, origin: whimbrel_pubsub::message::Origin, range: Range) -> bool {
+        self.log_of(origin).is_some_and(|(_, log)| log.received.covers(range))
+    }
+}

@@ -1,0 +1,53 @@
+//! Whether a subscription gets a message.
+
+use super::{Reader, Recover, Slow};
+use crate::Time;
+use crate::buffer::{Channel, Newness, Slot};
+use crate::mutants::{Mutant, planted};
+
+/// Whether a subscription gets a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Wanted,
+    /// It does not match, or its lifetime has ended.
+    Unwanted,
+    /// The subscription's own policy passes over it.
+    Superseded,
+}
+
+impl Reader {
+    #[inline]
+    pub(super) fn judge(&self, channel: &Channel, slot: &Slot, recovered: bool, now: Time) -> Verdict {
+        if slot.is_expired(now) && !planted(Mutant::ExpiredDelivered)
+            || !self.wanted.picks.picks(slot.message())
+        {
+            return Verdict::Unwanted;
+        }
+        let takes_all = matches!(self.recover, Recover::First | Recover::Beside) && self.slow == Slow::Wait;
+        if takes_all || !self.passes_over(channel, slot, recovered, now) {
+            return Verdict::Wanted;
+        }
+        Verdict::Superseded
+    }
+
+    /// Whether the subscription's own policy passes over a message that matches.
+    fn passes_over(&self, channel: &Channel, slot: &Slot, recovered: bool, now: Time) -> bool {
+        let is_old = match self.recover {
+            Recover::MaxAge(most) => recovered && slot.age(now) > most,
+            _ => false,
+        };
+        let is_dropped = slot.arrival() < self.dropping_until && !recovered;
+        let by_key = self.slow == Slow::ReplaceByKey || recovered && self.recover == Recover::NewestPerKey;
+        is_old || is_dropped || by_key && self.is_replaced(channel, slot, now)
+    }
+
+    /// Whether a newer message with the same topic and key is held that the subscription wants, too.
+    fn is_replaced(&self, channel: &Channel, slot: &Slot, now: Time) -> bool {
+        let newness = |slot: &Slot| Newness::of(slot.stamp(), slot.message());
+        channel.newest(slot.message()).is_some_and(|(_, newest)| {
+            newness(newest).is_newer_than(&newness(slot))
+                && !newest.is_expired(now)
+                && self.wanted.picks.picks(newest.message())
+        })
+    }
+}

@@ -1,0 +1,64 @@
+//! The last values of topics, for a subscription that comes.
+
+use bytes::Bytes;
+use whimbrel_pubsub::coverage::{Cover, Delivery, Range, Told};
+use whimbrel_pubsub::message::{Message, Stamp};
+
+use super::Reader;
+use crate::Time;
+use crate::buffer::Channel;
+
+/// A walk through the last values.
+#[derive(Debug)]
+pub(super) struct Walk {
+    after: Option<Bytes>,
+    /// Whether all values are wanted, or those only that the subscription does not get otherwise.
+    all: bool,
+}
+
+impl Walk {
+    /// For a subscription that begins live.
+    pub(super) fn all() -> Self {
+        Self { after: None, all: true }
+    }
+
+    /// For one that recovers.
+    pub(super) fn missed() -> Self {
+        Self { after: None, all: false }
+    }
+}
+
+impl Reader {
+    /// Looks at the next value.
+    pub(super) fn walk_on(&mut self, channel: &Channel, now: Time) {
+        let Some(mut walk) = self.walk.take() else { return };
+        let Some((topic, value)) = channel.retained().after(walk.after.as_ref()) else {
+            // What was settled from the start is told behind the values, which it covers.
+            self.tell_covers(channel);
+            return;
+        };
+        walk.after = Some(topic.clone());
+        if let Some(message) = value.message(now).filter(|message| self.wanted.picks.picks(message)) {
+            self.retain(channel, value.stamp, message.clone(), walk.all);
+        }
+        self.walk = Some(walk);
+    }
+
+    fn retain(&mut self, channel: &Channel, stamp: Stamp, message: Message, all: bool) {
+        let Some((index, _)) = channel.log_of(stamp.origin) else { return };
+        let range = Range { first: stamp.sequence, last: stamp.sequence };
+        let reading = self.reading(channel, index);
+        if !reading.covered.contains(stamp.sequence) {
+            // What is held is read in its turn.
+            if channel.find(stamp.origin, stamp.sequence).is_some() {
+                return;
+            }
+            self.settle(index, stamp.origin, range);
+        } else if !all {
+            return;
+        }
+        let cover = Cover { origin: stamp.origin, range };
+        let delivery = Delivery { cover, stamp, message, recovered: true, late: false, retained: true };
+        self.notices.push_back(Told::Delivery(delivery));
+    }
+}

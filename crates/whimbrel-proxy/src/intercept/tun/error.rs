@@ -1,0 +1,27 @@
+//! Why traffic cannot be intercepted.
+
+#[cfg(target_os = "linux")]
+use crate::intercept::kernel::KernelError;
+
+/// Why traffic cannot be intercepted. Each message says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum TunError {
+    /// Another system.
+    #[error("[in.tun] works on Linux only: use SOCKS5, HTTP CONNECT or a forward here")]
+    NotLinux,
+    /// The kernel cannot be set up.
+    #[cfg(target_os = "linux")]
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+    /// The kernel has no TUN.
+    #[error(
+        "this kernel has no TUN interfaces (/dev/net/tun: {0}): run `modprobe tun`, or use SOCKS5, HTTP CONNECT or a forward"
+    )]
+    NoTun(std::io::Error),
+    /// Another program has an interface of this name.
+    #[error("another program has an interface `{0}`: end that program, or delete or rename the interface")]
+    Name(String),
+    /// No network is of a family that this host has.
+    #[error("[in.tun] routes names IPv6 networks only, and this host has no IPv6")]
+    NoFamily,
+}

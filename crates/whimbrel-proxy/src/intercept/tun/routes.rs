@@ -1,0 +1,104 @@
+//! Rules and routes that lead into the interface: what programs of this host send without an address of their choice,
+//! and what hosts behind some interfaces send. What has a mark, as all that the proxy itself sends, goes its way.
+
+use ipnet::IpNet;
+
+use super::addresses::Addresses;
+use super::settings::TunSettings;
+use crate::intercept::kernel::{Names, PROTOCOL, families};
+
+/// Networks of this host's links, which nobody else can reach.
+const LINK: [&str; 4] = ["0.0.0.0/8", "169.254.0.0/16", "224.0.0.0/4", "255.255.255.255/32"];
+const LINK_V6: [&str; 2] = ["fe80::/10", "ff00::/8"];
+
+/// The commands of `ip` that make them. The interface is there already.
+pub(super) fn commands(
+    names: Names,
+    settings: &TunSettings,
+    addresses: &Addresses,
+    has_ipv6: bool,
+) -> Vec<String> {
+    let mut all = Vec::new();
+    for family in families(has_ipv6) {
+        let is_v4 = family == "-4";
+        let routed = routes(names, settings, addresses, is_v4);
+        // Without a route there is no need for rules.
+        if !routed.is_empty() {
+            let both = rules(names, settings, addresses, is_v4).into_iter().chain(routed);
+            all.extend(both.map(|arguments| format!("{family} {arguments}")));
+        }
+    }
+    all
+}
+
+/// The rules of a family. Those of equal priority hold in the order in which they were made.
+fn rules(names: Names, settings: &TunSettings, addresses: &Addresses, is_v4: bool) -> Vec<String> {
+    let (table, after) = (names.deliver_table(), names.hold_table());
+    let into = |what: &str| format!("rule add {what} lookup {table} priority {table} protocol {PROTOCOL}");
+    let unmarked = |what: &str| into(&format!("{what} fwmark 0x0/0xffffffff"));
+    // Only what was led here before has this source.
+    let mut rules = vec![into(&format!("from {} iif lo", addresses.own(is_v4)))];
+    rules.extend(settings.interfaces.iter().map(|name| unmarked(&format!("iif {name}"))));
+    // A socket with an address of its own answers somebody who has called it by that.
+    if is_v4 {
+        rules.push(unmarked("from 0.0.0.0/32 iif lo"));
+        return rules;
+    }
+    // Here, a rule for no address never matches, so the others leave first.
+    rules.insert(0, format!("rule add nop priority {after} protocol {PROTOCOL}"));
+    for half in ["::/1", "8000::/1"] {
+        rules.push(format!("rule add from {half} iif lo goto {after} priority {table} protocol {PROTOCOL}"));
+    }
+    rules.push(unmarked("iif lo"));
+    rules
+}
+
+fn routes(names: Names, settings: &TunSettings, addresses: &Addresses, is_v4: bool) -> Vec<String> {
+    let of_family = |nets: &[IpNet]| {
+        let nets = nets.iter().filter(|net| matches!(net, IpNet::V4(_)) == is_v4);
+        nets.map(IpNet::trunc).collect::<std::collections::BTreeSet<_>>()
+    };
+    let (into, except) = (of_family(&settings.routes), of_family(&settings.except));
+    if into.is_empty() {
+        return Vec::new();
+    }
+    let (table, tun, own) = (names.deliver_table(), names.tun(), addresses.own(is_v4));
+    let link = if is_v4 { &LINK[..] } else { &LINK_V6[..] };
+    let link = link.iter().filter_map(|net| net.parse::<IpNet>().ok());
+    // What somebody names is more than what nobody does.
+    let thrown: Vec<_> = except.iter().copied().chain(link.filter(|net| !into.contains(net))).collect();
+    let thrown =
+        thrown.into_iter().map(|net| format!("route add throw {net} table {table} protocol {PROTOCOL}"));
+    let into = into
+        .into_iter()
+        .map(|net| format!("route add {net} dev {tun} src {own} table {table} protocol {PROTOCOL}"));
+    thrown.chain(into).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_leads_into_the_interface() {
+        let settings = TunSettings {
+            routes: vec!["10.0.0.7/8".parse().unwrap(), "10.1.0.0/8".parse().unwrap()],
+            except: vec!["10.0.0.0/24".parse().unwrap()],
+            interfaces: vec!["lan0".to_owned()],
+            ..Default::default()
+        };
+        let addresses = Addresses::new(&settings, 1);
+        let all = commands(Names::new(1, settings.mark), &settings, &addresses, true);
+        let (mark, rest) = ("fwmark 0x0/0xffffffff", "lookup 7702 priority 7702 protocol 77");
+        let wanted = [
+            format!("-4 rule add from 169.254.65.1 iif lo {rest}"),
+            format!("-4 rule add iif lan0 {mark} {rest}"),
+            format!("-4 rule add from 0.0.0.0/32 iif lo {mark} {rest}"),
+            "-4 route add throw 10.0.0.0/24 table 7702 protocol 77".to_owned(),
+        ];
+        assert_eq!(all[..4], wanted);
+        let last = "-4 route add 10.0.0.0/8 dev whimbrel1 src 169.254.65.1 table 7702 protocol 77";
+        assert_eq!(all.last().unwrap(), last);
+        assert!(!all.iter().any(|command| command.starts_with("-6")), "no network of IPv6 is named");
+    }
+}

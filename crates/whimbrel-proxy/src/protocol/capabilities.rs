@@ -1,0 +1,29 @@
+//! What an end understands beyond the first version of the protocol. Each end says so at the beginning of a session.
+
+/// What an end understands. An end of which nothing is known understands nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Capabilities {
+    /// Messages that change the cap of a stream.
+    pub caps: bool,
+    /// Messages with several datagrams.
+    pub gathered: bool,
+}
+
+const CAPS: u8 = 1;
+const GATHERED: u8 = 2;
+
+impl Capabilities {
+    /// What this version understands.
+    pub const OURS: Self = Self { caps: true, gathered: true };
+
+    /// Returns them as bytes: one for each.
+    pub fn to_bytes(self) -> Vec<u8> {
+        let all = [(self.caps, CAPS), (self.gathered, GATHERED)];
+        all.into_iter().filter(|(has, _)| *has).map(|(_, code)| code).collect()
+    }
+
+    /// Reads them. What a later version understands is passed over.
+    pub fn from_bytes(bytes: &[u8]) -> Self {
+        Self { caps: bytes.contains(&CAPS), gathered: bytes.contains(&GATHERED) }
+    }
+}

@@ -1,0 +1,162 @@
+//! How datagrams leave: a lane for each manner in use, in which small ones may wait for others to travel with.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use whimbrel::{Mocket, Sender, Service, Tag};
+
+use crate::protocol::{Cap, Datagram, Gathered, MOST_GATHERED, MOST_PARTS, Manner};
+use crate::relay::bond::Bond;
+
+/// How long a datagram may wait to be sent. Later ones are of more use.
+const LIFETIME: Duration = Duration::from_secs(1);
+/// The same if the service is reliable.
+const RELIABLE_LIFETIME: Duration = Duration::from_secs(30);
+/// The most manners whose lanes are kept.
+const MOST_MANNERS: usize = 64;
+/// The most groups of datagrams that have a cap. The transport never forgets one.
+const MOST_GROUPS: usize = 256;
+/// The longest that a datagram waits for others, whatever the peer wishes.
+pub(crate) const LONGEST_GATHER: Duration = Duration::from_millis(100);
+/// Bytes of a packet that are left to what is around a message.
+const AROUND: usize = 32;
+
+/// Returns what sends in this manner.
+pub(super) fn sender(mocket: &Mocket, manner: Manner) -> Sender {
+    let service = manner.service.unwrap_or(Service::UnreliableUnsequenced);
+    let default = if service.is_reliable() { RELIABLE_LIFETIME } else { LIFETIME };
+    let mut sender = mocket.sender().service(service).lifetime(manner.lifetime.unwrap_or(default));
+    if let Some(priority) = manner.priority {
+        sender = sender.priority(priority);
+    }
+    match manner.cap {
+        Some(cap) => sender.tag(tag(cap)).build(),
+        None => sender.build(),
+    }
+}
+
+/// The tag of a group: the transport has numbers of 62 bits.
+fn tag(cap: Cap) -> Tag {
+    Tag(cap.group >> 2)
+}
+
+/// The lanes of a session.
+#[derive(Debug)]
+pub(super) struct Lanes {
+    mocket: Mocket,
+    bond: Arc<Bond>,
+    plain: Sender,
+    all: Mutex<Table>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    lanes: HashMap<Manner, Lane>,
+    /// The rates of groups, in bytes per second.
+    caps: HashMap<u64, u64>,
+}
+
+#[derive(Debug)]
+struct Lane {
+    sender: Sender,
+    gathered: Gathered,
+    /// Whether what was gathered will be sent soon.
+    is_timed: bool,
+}
+
+impl Lane {
+    /// Sends what was gathered. A full queue loses it, as a router would.
+    fn flush(&mut self) {
+        if let Some(message) = self.gathered.take() {
+            self.sender.try_send(message).ok();
+        }
+    }
+
+    fn send(&mut self, message: Bytes) {
+        self.flush();
+        self.sender.try_send(message).ok();
+    }
+}
+
+impl Lanes {
+    pub(super) fn new(mocket: Mocket, bond: Arc<Bond>) -> Self {
+        let plain = sender(&mocket, Manner::default());
+        Self { mocket, bond, plain, all: Mutex::default() }
+    }
+
+    /// Sends a message with a datagram in this manner, soon. A full queue loses it, as a router would.
+    pub(super) fn send(self: &Arc<Self>, manner: Manner, message: &Datagram) {
+        let bytes = message.to_bytes();
+        let manner = Manner { compression: None, ..manner };
+        if manner == Manner::default() {
+            self.plain.try_send(bytes).ok();
+            return;
+        }
+        let mut table = self.lock();
+        if let Some(cap) = manner.cap
+            && !self.keeps(&mut table, cap)
+        {
+            return;
+        }
+        let lane = table.lane(manner, &self.mocket);
+        let can_wait = matches!(message, Datagram::Plain(..)) && bytes.len() <= MOST_GATHERED;
+        match manner.gather.filter(|_| can_wait && self.bond.peer().gathered) {
+            Some(wait) => self.gather(lane, manner, &bytes, wait.min(LONGEST_GATHER)),
+            None => lane.send(bytes),
+        }
+    }
+
+    fn gather(self: &Arc<Self>, lane: &mut Lane, manner: Manner, message: &[u8], wait: Duration) {
+        let room = self.mocket.max_unfragmented().saturating_sub(AROUND);
+        if lane.gathered.length() + message.len() > room || lane.gathered.count() >= MOST_PARTS {
+            lane.flush();
+        }
+        lane.gathered.add(message);
+        if !lane.is_timed {
+            lane.is_timed = true;
+            let this = Arc::clone(self);
+            tokio::spawn(async move {
+                tokio::time::sleep(wait).await;
+                this.on_due(manner);
+            });
+        }
+    }
+
+    fn on_due(&self, manner: Manner) {
+        // A lane that made room for others was flushed.
+        if let Some(lane) = self.lock().lanes.get_mut(&manner) {
+            lane.is_timed = false;
+            lane.flush();
+        }
+    }
+
+    /// Returns whether the transport keeps this cap.
+    fn keeps(&self, table: &mut Table, cap: Cap) -> bool {
+        let known = table.caps.get(&cap.group);
+        if known == Some(&cap.rate) {
+            return true;
+        }
+        let has_room = known.is_some() || table.caps.len() < MOST_GROUPS;
+        let keeps = has_room && self.mocket.tag(tag(cap)).bandwidth(cap.rate).is_ok();
+        if keeps {
+            table.caps.insert(cap.group, cap.rate);
+        }
+        keeps
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Table {
+    fn lane(&mut self, manner: Manner, mocket: &Mocket) -> &mut Lane {
+        if self.lanes.len() >= MOST_MANNERS && !self.lanes.contains_key(&manner) {
+            self.lanes.drain().for_each(|(_, mut lane)| lane.flush());
+        }
+        let new = || Lane { sender: sender(mocket, manner), gathered: Gathered::default(), is_timed: false };
+        self.lanes.entry(manner).or_insert_with(new)
+    }
+}

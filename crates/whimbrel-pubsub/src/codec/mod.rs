@@ -1,0 +1,121 @@
+//! Integers of variable length and checksums: what the crate's formats are made of.
+//!
+//! The parser takes any bytes. It never panics, and accepts one encoding of each value only.
+
+mod checksum;
+
+pub(crate) use checksum::{sealed, unsealed};
+
+/// The bytes are not what they should be. Each format says more in its own error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Malformed;
+
+/// Appends `value`, seven bits a byte, the lowest first.
+pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push((value as u8) | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// Appends bytes behind their length.
+pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    put_varint(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+/// Reads from the front of some bytes.
+#[derive(Debug)]
+pub(crate) struct Parser<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Parser<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, at: 0 }
+    }
+
+    /// The number of bytes read so far.
+    pub(crate) fn at(&self) -> usize {
+        self.at
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.at == self.bytes.len()
+    }
+
+    pub(crate) fn take(&mut self, length: usize) -> Result<&'a [u8], Malformed> {
+        let end = self.at.checked_add(length).ok_or(Malformed)?;
+        let taken = self.bytes.get(self.at..end).ok_or(Malformed)?;
+        self.at = end;
+        Ok(taken)
+    }
+
+    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+        self.take(N)?.try_into().map_err(|_| Malformed)
+    }
+
+    pub(crate) fn byte(&mut self) -> Result<u8, Malformed> {
+        self.array::<1>().map(|[byte]| byte)
+    }
+
+    pub(crate) fn varint(&mut self) -> Result<u64, Malformed> {
+        let mut value = 0_u64;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            let bits = u64::from(byte & 0x7f);
+            // The tenth byte has room for one bit.
+            if shift == 63 && byte > 1 {
+                return Err(Malformed);
+            }
+            value |= bits << shift;
+            if byte & 0x80 == 0 {
+                // A last byte of zero would be a second encoding of the same value.
+                return if byte == 0 && shift > 0 { Err(Malformed) } else { Ok(value) };
+            }
+        }
+        Err(Malformed)
+    }
+
+    /// A number of at most `most`.
+    pub(crate) fn number(&mut self, most: usize) -> Result<usize, Malformed> {
+        let number = usize::try_from(self.varint()?).map_err(|_| Malformed)?;
+        if number > most { Err(Malformed) } else { Ok(number) }
+    }
+
+    /// Bytes behind their length, which is at most `most`.
+    pub(crate) fn bytes(&mut self, most: usize) -> Result<&'a [u8], Malformed> {
+        let length = self.number(most)?;
+        self.take(length)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_number_comes_back(value: u64, shift in 0_u32..64) {
+            let value = value >> shift;
+            let mut out = Vec::new();
+            put_varint(&mut out, value);
+            let mut parser = Parser::new(&out);
+            prop_assert_eq!(parser.varint(), Ok(value));
+            prop_assert!(parser.is_empty());
+        }
+
+        #[test]
+        fn any_bytes_have_one_reading(bytes in proptest::collection::vec(any::<u8>(), 0..12)) {
+            let mut parser = Parser::new(&bytes);
+            if let Ok(value) = parser.varint() {
+                let mut out = Vec::new();
+                put_varint(&mut out, value);
+                prop_assert_eq!(&out[..], &bytes[..parser.at()]);
+            }
+        }
+    }
+}

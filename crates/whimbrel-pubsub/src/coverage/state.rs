@@ -1,0 +1,147 @@
+//! What a subscription keeps between two connections.
+
+use std::fmt;
+
+use super::{Coverage, CoverageError, Told};
+use crate::codec::{Malformed, Parser, put_bytes, put_varint};
+use crate::message::ChannelId;
+
+/// A cluster of brokers, named by a random number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClusterId(pub u128);
+
+impl fmt::Display for ClusterId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+/// What a subscription asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subscription {
+    /// The topic filter.
+    pub filter: String,
+    /// The selector, in its normal form.
+    pub selector: Option<String>,
+}
+
+/// The state of a semi-durable subscription: all that anybody keeps for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SubscriptionState {
+    cluster: ClusterId,
+    subscription: Subscription,
+    generation: u64,
+    coverage: Coverage,
+}
+
+/// What to do with something that a broker told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// It is a message to hand on.
+    New,
+    /// It is a message that was handed on before.
+    Repeated,
+    /// It is no message.
+    Noted,
+}
+
+impl SubscriptionState {
+    /// The state of a new subscription, which covers nothing.
+    pub fn new(cluster: ClusterId, subscription: Subscription) -> Self {
+        Self { cluster, subscription, generation: 0, coverage: Coverage::default() }
+    }
+
+    /// The cluster to which the coverage belongs.
+    pub fn cluster(&self) -> ClusterId {
+        self.cluster
+    }
+
+    /// What the subscription asks for.
+    pub fn subscription(&self) -> &Subscription {
+        &self.subscription
+    }
+
+    /// How often the subscription was attached. Of two devices with one state, brokers serve the one with the higher number.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// What is covered.
+    pub fn coverage(&self) -> &Coverage {
+        &self.coverage
+    }
+
+    /// Begins a new generation, which must be saved before it is used.
+    pub fn attach(&mut self) -> u64 {
+        self.generation += 1;
+        self.generation
+    }
+
+    /// Takes another filter or selector. Returns whether it differs. The coverage then is empty: it cannot speak for what the former
+    /// selection left out.
+    pub fn select(&mut self, subscription: Subscription) -> bool {
+        let differs = subscription != self.subscription;
+        if differs {
+            self.subscription = subscription;
+            self.coverage = Coverage::default();
+        }
+        differs
+    }
+
+    /// Takes over what a broker told about `channel`, and says what to do with it.
+    ///
+    /// Hand a new message on before the state is saved, or after: a crash in between repeats it, or loses it.
+    ///
+    /// # Errors
+    /// The coverage is full. The message may come again after a return.
+    pub fn hear(&mut self, channel: ChannelId, told: &Told) -> Result<Heard, CoverageError> {
+        let coverage = self.coverage.entry(channel)?;
+        let heard = match told {
+            Told::Delivery(delivery) if coverage.contains(delivery.stamp.origin, delivery.stamp.sequence) => {
+                Heard::Repeated
+            }
+            Told::Delivery(_) => Heard::New,
+            _ => Heard::Noted,
+        };
+        if let Some(cover) = told.cover() {
+            coverage.insert(cover.origin, cover.range)?;
+        }
+        Ok(heard)
+    }
+
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut out = self.cluster.0.to_le_bytes().to_vec();
+        put_varint(&mut out, self.generation);
+        put_bytes(&mut out, self.subscription.filter.as_bytes());
+        out.push(self.subscription.selector.is_some().into());
+        if let Some(selector) = &self.subscription.selector {
+            put_bytes(&mut out, selector.as_bytes());
+        }
+        put_bytes(&mut out, &self.coverage.encode());
+        out
+    }
+
+    pub(super) fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
+        let mut parser = Parser::new(bytes);
+        let cluster = ClusterId(u128::from_le_bytes(parser.array()?));
+        let generation = parser.varint()?;
+        let filter = text(&mut parser)?;
+        let selector = match parser.byte()? {
+            0 => None,
+            1 => Some(text(&mut parser)?),
+            _ => return Err(Malformed),
+        };
+        let coverage = Coverage::parse(parser.bytes(bytes.len())?).map_err(|_| Malformed)?;
+        if !parser.is_empty() {
+            return Err(Malformed);
+        }
+        Ok(Self { cluster, subscription: Subscription { filter, selector }, generation, coverage })
+    }
+}
+
+/// The longest filter or selector, bytes.
+const LONGEST_TEXT: usize = 65_535;
+
+fn text(parser: &mut Parser<'_>) -> Result<String, Malformed> {
+    String::from_utf8(parser.bytes(LONGEST_TEXT)?.to_vec()).map_err(|_| Malformed)
+}

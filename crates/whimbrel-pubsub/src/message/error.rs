@@ -1,0 +1,28 @@
+//! Why some bytes or a draft are no message.
+
+/// Why a draft or some bytes are no message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MessageError {
+    /// The topic cannot be published under.
+    #[error("the topic cannot be published under: {0}")]
+    Topic(&'static str),
+    /// The importance is not 1 to 10.
+    #[error("the index is {0}; it must be 1 to 10")]
+    Index(u8),
+    /// The key is too long.
+    #[error("the key has {0} bytes; at most 1,024 are allowed")]
+    Key(usize),
+    /// The properties are too long.
+    #[error("the properties take {0} bytes; at most 65,535 are allowed")]
+    Properties(usize),
+    /// The lifetime is too short or too long.
+    #[error("the lifetime must be 1 ms to 2^32 - 1 ms (49 days)")]
+    Lifetime,
+    /// The whole is too long.
+    #[error("the message has {0} bytes; at most 16 MiB are allowed")]
+    TooLong(usize),
+    /// The bytes are not a message of this version.
+    #[error("the bytes are no message of this version")]
+    Malformed,
+}

@@ -1,0 +1,31 @@
+//! Names of topics, and the filters by which subscribers choose them.
+//!
+//! The rules are those of MQTT 5 (section 4.7). A topic is a text of levels between slashes, such as `fish/north/cod`. A filter is a
+//! topic in which `+` stands for any one level and a last `#` for any number of further levels, none included. Levels may be
+//! empty, so `/fish` has two. Letters are compared exactly.
+//!
+//! A topic whose first level begins with `$` is the broker's own business: a filter that begins with a wildcard does not match it.
+//!
+//! A subscription names a filter, and with `$share/GROUP/FILTER` a group whose members share the messages between them.
+
+mod error;
+mod filter;
+mod name;
+mod shared;
+
+#[cfg(test)]
+mod tests;
+
+pub use error::{TopicError, TopicFault};
+pub use filter::{Level, TopicFilter};
+pub use name::Topic;
+pub use shared::{GroupName, Subscribed};
+
+/// The longest topic or filter in bytes, as in MQTT.
+pub const MAX_TOPIC_LEN: usize = 65_535;
+
+/// The largest number of levels of a topic or filter.
+pub const MAX_LEVELS: usize = 128;
+
+/// The text before the name of a group.
+const SHARE: &str = "$share";
