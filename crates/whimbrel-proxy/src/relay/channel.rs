@@ -134,6 +134,15 @@ impl StreamChannel {
         }
         Poll::Ready(answer)
     }
+
+    /// A far end that refuses a flow also stops its stream. Its answer, which says why, is read before the stream ends here.
+    fn poll_why(&mut self, broken: Broken, cx: &mut Context<'_>) -> Poll<Broken> {
+        if matches!((broken, &self.answer), (Broken::Reset(_), Awaited::Answer(_))) {
+            // What it says is kept.
+            ready!(self.poll_answer(cx)).ok();
+        }
+        Poll::Ready(broken)
+    }
 }
 
 fn poll_answer(
@@ -192,13 +201,18 @@ impl Channel for StreamChannel {
     }
 
     fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &mut Bytes) -> Poll<Result<(), Broken>> {
-        let taken = ready!(self.writer.poll_bytes(cx, bytes)).map_err(|error| broken(&error));
-        Poll::Ready(taken.map(|taken| bytes.advance(taken)))
+        match ready!(self.writer.poll_bytes(cx, bytes)) {
+            Ok(taken) => {
+                bytes.advance(taken);
+                Poll::Ready(Ok(()))
+            }
+            Err(error) => self.poll_why(broken(&error), cx).map(Err),
+        }
     }
 
     fn poll_stopped(&mut self, cx: &mut Context<'_>) -> Poll<Broken> {
         match ready!(self.writer.poll_stopped(cx)) {
-            Ok(Some(code)) => Poll::Ready(Broken::Reset(code.0)),
+            Ok(Some(code)) => self.poll_why(Broken::Reset(code.0), cx),
             // Everything was delivered.
             Ok(None) => Poll::Pending,
             Err(error) => Poll::Ready(broken(&error)),

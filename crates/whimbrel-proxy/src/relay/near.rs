@@ -140,14 +140,30 @@ impl Opened {
         mut self,
         tcp: TcpStream,
         limits: &Limits,
-        steering: Steering,
+        mut steering: Steering,
     ) -> Result<Option<Ended>, Refused> {
-        if self.wish.is_some() && !self.is_answered {
-            self.answer().await?;
+        let (socket, mut is_held) = (Socket::new(tcp), false);
+        while self.wish.is_some() && !self.is_answered {
+            tokio::select! {
+                answer = self.answer() => {
+                    answer?;
+                }
+                () = socket.was_reset() => return Err(Refused::ProgramGone),
+                change = steering.changed() => {
+                    if let Some(code) = change.ends {
+                        self.channel.reset(code);
+                        return Ok(Some(Ended::GivenUp(code)));
+                    }
+                    is_held = change.is_held;
+                    self.channel.set_priority(change.priority);
+                }
+            }
         }
         let Self { channel, running, wish, restarts, .. } = self;
         let channel = Carrier::new(channel, wish.map(|wish| (wish, 0)), &running.record, &restarts);
-        run(Flow::new(Socket::new(tcp), channel), running, limits, steering).await
+        let mut flow = Flow::new(socket, channel);
+        flow.set_held(is_held);
+        run(flow, running, limits, steering).await
     }
 }
 
