@@ -14,6 +14,7 @@ use whimbrel::{Endpoint, PublicKey};
 use whimbrel_service::{ActivityLog, Metrics, bind_advice};
 
 use crate::compress::Budget;
+use crate::handing_over::Unanswered;
 use crate::intercept::Ingress;
 use crate::intercept::tproxy::{Interception, TproxyError, TproxySettings};
 use crate::policy::{Condition, Permits, Rules};
@@ -100,6 +101,7 @@ pub struct Proxy {
     /// It stays until flows have ended: their packets come by it, too.
     pub(crate) interception: Option<Interception>,
     pub(crate) sessions: JoinSet<()>,
+    pub(crate) unanswered: Arc<Unanswered>,
     pub(crate) tell: Tell,
 }
 
@@ -179,6 +181,7 @@ impl Proxy {
             goes: watch::channel(false).0,
             interception: None,
             sessions: JoinSet::new(),
+            unanswered: Arc::default(),
             tell: Tell(Arc::new(tell.clone())),
         };
         // Ports first: if one is taken, nobody is dialled.

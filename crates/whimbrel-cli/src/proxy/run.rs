@@ -47,8 +47,8 @@ pub(super) struct RunCommand {
     sources: Sources,
     #[command(flatten)]
     runtime: RuntimeOptions,
-    /// Take over from the proxy that runs with this control socket: its sessions, TCP flows and addresses. TCP flows go on, except
-    /// compressed ones, which are reset. The former process then ends.
+    /// Take over from the proxy that runs with this control socket: its sessions, TCP flows and addresses. TCP flows go on. The
+    /// former process then ends.
     #[arg(long)]
     replace: bool,
 }
@@ -100,11 +100,19 @@ impl RunCommand {
                 return Ok(());
             };
             note(format_args!("another process takes over"));
-            let handed = proxy.hand_over().await;
-            // The other process needs the addresses.
-            drop(service);
-            release_reset_salts();
-            match other.give(handed).await {
+            let giving = async {
+                let handed = proxy.hand_over().await;
+                // The other process needs the addresses.
+                drop(service);
+                release_reset_salts();
+                other.give(handed).await
+            };
+            let given = tokio::select! {
+                given = giving => given,
+                // The other process may hang.
+                signal = interrupted()? => return Err(signal.into()),
+            };
+            match given {
                 Ok((sessions, flows)) => {
                     note(format_args!("handed over sessions: {sessions}, TCP flows: {flows}"));
                     return Ok(());

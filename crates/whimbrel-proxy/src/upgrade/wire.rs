@@ -18,7 +18,7 @@ use crate::flow::{Direction, InHand};
 use crate::relay::Saved;
 
 /// The version of what follows. Both processes must have the same.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 /// The longest note and the longest content of a piece. The other process is of the same user, but may be of another
 /// version.
 const LONGEST_NOTE: usize = 1 << 20;
@@ -38,6 +38,9 @@ pub enum HandOverError {
          --replace"
     )]
     Version,
+    /// The other process waited for too long.
+    #[error("the running proxy goes on itself, since this one took too long: try again")]
+    TookBack,
     /// What came is no parcel.
     #[error("the running proxy handed over something that cannot be read")]
     Malformed,
