@@ -91,7 +91,8 @@ impl Interception {
             if let Some(Sockets { tun, tcp, udp }) = sockets {
                 let tun = Arc::new(tun);
                 let gate = Gate::new(ingress.clone(), Arc::clone(&tun));
-                let datagrams = Datagrams::new(ingress, tun, reply);
+                let except = ruleset.settings.except.clone();
+                let datagrams = Datagrams::new(ingress, tun, reply, except);
                 tasks.spawn(Arc::clone(&gate).hold());
                 tcp.into_iter().for_each(|socket| drop(tasks.spawn(Arc::clone(&gate).accept(socket))));
                 udp.into_iter().for_each(|socket| drop(tasks.spawn(Arc::clone(&datagrams).take(socket))));

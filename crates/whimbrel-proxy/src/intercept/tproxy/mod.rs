@@ -31,6 +31,8 @@ mod routes;
 mod ruleset;
 #[cfg(target_os = "linux")]
 mod segment;
+#[cfg(target_os = "linux")]
+mod senders;
 mod settings;
 #[cfg(target_os = "linux")]
 mod sockets;

@@ -1,19 +1,21 @@
 //! Datagrams that the kernel hands over: each program, known by its source, has a task of its own.
 
-use std::collections::HashMap;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use ipnet::IpNet;
 use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::interval;
+use whimbrel_net::host_addresses;
 
 use super::replies::Replies;
 use super::segment::datagram_refusal;
+use super::senders::Senders;
 use super::sockets;
 use super::tun::Tun;
 use crate::intercept::ingress::Ingress;
@@ -38,28 +40,36 @@ pub(super) struct Datagrams {
     ingress: Ingress,
     tun: Arc<Tun>,
     replies: Replies,
+    /// Networks that programs reach without the proxy.
+    except: Vec<IpNet>,
+    /// The addresses of this host.
+    own: Mutex<Vec<IpAddr>>,
     told: Mutex<Option<Instant>>,
 }
 
 type Sent = (SocketAddr, Bytes);
 
 impl Datagrams {
-    /// Datagrams that go where the rules say. Replies go out with `mark`.
-    pub(super) fn new(ingress: Ingress, tun: Arc<Tun>, mark: u32) -> Arc<Self> {
+    /// Datagrams that go where the rules say. Replies go out with `mark`. Programs reach the networks in `except` without the
+    /// proxy.
+    pub(super) fn new(ingress: Ingress, tun: Arc<Tun>, mark: u32, except: Vec<IpNet>) -> Arc<Self> {
         let replies = Replies::new(mark, Arc::clone(&tun));
-        Arc::new(Self { ingress, tun, replies, told: Mutex::default() })
+        Arc::new(Self { ingress, tun, replies, except, own: Mutex::default(), told: Mutex::default() })
     }
 
     /// Takes the datagrams of one family, for ever.
     pub(super) async fn take(self: Arc<Self>, socket: UdpSocket) {
-        let (mut programs, mut tasks) = (HashMap::new(), JoinSet::new());
+        let limits = self.ingress.limits();
+        let mut programs = Senders::new(limits.max_flows, limits.max_udp_programs);
+        let mut tasks = JoinSet::new();
         let (mut buffer, mut look) = (vec![0; LARGEST], interval(LOOK));
         loop {
             let received = tokio::select! {
                 received = receive(&socket, &mut buffer) => received,
                 _ = look.tick() => {
                     self.replies.close_idle();
-                    programs.retain(|_, program: &mut mpsc::Sender<Sent>| !program.is_closed());
+                    self.look_at_own();
+                    programs.forget_closed();
                     while tasks.try_join_next().is_some() {}
                     continue;
                 }
@@ -67,13 +77,13 @@ impl Datagrams {
             match received {
                 Ok((length, from, target)) if Some(target) != socket.local_addr().ok() => {
                     let sent = (target, Bytes::copy_from_slice(&buffer[..length]));
-                    if programs.get(&from).is_none_or(mpsc::Sender::is_closed) {
+                    let program = programs.of(from, || {
                         let (send, sent) = mpsc::channel(WAITING);
                         tasks.spawn(Arc::clone(&self).serve(from, sent));
-                        programs.insert(from, send);
-                    }
-                    // A full queue loses the datagram.
-                    programs.get(&from).map(|program| program.try_send(sent));
+                        send
+                    });
+                    // A full queue loses the datagram, and so does a host with too many programs.
+                    program.map(|program| program.try_send(sent));
                 }
                 // Somebody sent to the port itself, or the kernel did not say where it was sent to.
                 Ok(_) => {}
@@ -125,12 +135,20 @@ impl Datagrams {
     /// Hands a reply to a program. Returns whether its source makes sense.
     fn reply(&self, Reply { from, payload, .. }: &Reply, to: SocketAddr) -> bool {
         let Target { host: Host::Ip(ip), port } = from else { return false };
-        // No peer speaks for this host, its links or groups.
-        if *port == 0 || is_special(*ip) || ip.is_ipv4() != to.is_ipv4() {
+        let own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        if *port == 0 || !may_speak_for(*ip, &own, &self.except) || ip.is_ipv4() != to.is_ipv4() {
             return false;
         }
+        drop(own);
         self.replies.send(payload, SocketAddr::new(*ip, *port), to);
         true
+    }
+
+    fn look_at_own(&self) {
+        if let Ok(addresses) = host_addresses() {
+            let own = addresses.into_iter().map(|address| address.ip).collect();
+            *self.own.lock().unwrap_or_else(PoisonError::into_inner) = own;
+        }
     }
 
     /// Tells a program that it may not, unless that was just told to somebody.
@@ -145,6 +163,34 @@ impl Datagrams {
     }
 }
 
+/// Whether a peer's reply may come from this address: not from this host, its links or groups, and not from a host that
+/// programs reach without the proxy, which answers for itself.
+fn may_speak_for(ip: IpAddr, own: &[IpAddr], except: &[IpNet]) -> bool {
+    let ip = ip.to_canonical();
+    !is_special(ip) && !own.contains(&ip) && !except.iter().any(|network| network.contains(&ip))
+}
+
 async fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr, SocketAddr)> {
     socket.async_io(tokio::io::Interest::READABLE, || sockets::receive(socket, buffer)).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn regression_a_peer_answers_for_no_host_that_is_reached_without_it() {
+        let (own, except) = (["10.0.1.1".parse().unwrap()], ["192.168.0.0/16".parse().unwrap()]);
+        for (from, may) in [
+            ("10.0.9.9", true),
+            ("2001:db8::9", true),
+            ("10.0.1.1", false),
+            ("192.168.7.1", false),
+            ("::ffff:192.168.7.1", false),
+            ("127.0.0.1", false),
+            ("224.0.0.251", false),
+        ] {
+            assert_eq!(may_speak_for(from.parse().unwrap(), &own, &except), may, "{from}");
+        }
+    }
 }
