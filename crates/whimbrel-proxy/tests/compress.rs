@@ -469,27 +469,6 @@ fn resident() -> u64 {
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-#[test]
-#[cfg(target_os = "linux")]
-fn regression_the_memory_of_a_large_dictionary_is_counted() {
-    const COUNT: usize = 300;
-    let examples: Vec<_> = (1_000_000..1_004_000).map(record).collect();
-    let dictionary = Dictionary::new(&train(&examples, Dictionary::LARGEST).unwrap()).unwrap();
-    let counted = method("zstd:3").memory(dictionary.bytes().len());
-    let mut kept = Vec::with_capacity(COUNT);
-    let before = resident();
-    for at in 0..COUNT as u64 {
-        let [mut one, mut other] = ends(method("zstd:3"), Some(dictionary.clone()), 1_000_000);
-        write(&mut one, &record(at));
-        assert_eq!(read(&mut other).unwrap(), record(at));
-        kept.push((one, other));
-    }
-    // KiB of an encoder and a decoder.
-    let each = (resident() - before) as usize / COUNT;
-    println!("a dictionary of {} bytes: {each} KiB, counted as {}", dictionary.bytes().len(), counted >> 10);
-    assert!(each << 10 <= counted * 7 / 6, "{each} KiB, and {} are counted", counted >> 10);
-}
-
 /// Measures what the contexts of many flows take: `METHOD=zstd:3`, with `DICTIONARY=1` and `BULK=1` if wanted, each in a
 /// process of its own, since what is freed stays with it.
 #[test]
