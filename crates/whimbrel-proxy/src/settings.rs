@@ -136,6 +136,9 @@ pub enum SettingsError {
         "the rule `{0}` has a compression, which is for flows that are carried: leave it or the action out"
     )]
     CompressesNothing(String),
+    /// Nothing would ever be connected.
+    #[error("[limits] max_connecting_per_peer may not be 0: every flow of a peer would wait for ever")]
+    NoTurns,
     /// The settings of interception make no sense.
     #[error(transparent)]
     Tproxy(#[from] TproxyMistake),
@@ -254,6 +257,9 @@ impl Settings {
             }
         }
         self.check_names()?;
+        if self.limits.max_connecting_per_peer == 0 {
+            return Err(SettingsError::NoTurns);
+        }
         Rules::new(self.rules.clone())?;
         let WaysIn { socks, connect, users, forward, tproxy } = &self.ways_in;
         tproxy.as_ref().map_or(Ok(()), TproxySettings::check)?;
@@ -332,6 +338,7 @@ mod tests {
             (format!("{socks}{peer}may_open = ['10.0.0.0/8']"), "proxy.toml:5:"),
             (format!("{socks}{peer}may_opn = []"), "unknown setting `may_opn`"),
             (format!("[in]\nforward = ['80']\n{peer}"), "is no forward"),
+            (format!("{socks}{peer}[limits]\nmax_connecting_per_peer = 0"), "would wait for ever"),
             (format!("[in.tproxy]\n{peer}"), "intercepts nothing"),
             (format!("{socks}{peer}[[rule]]\nname = 'r'\naccept = 'late'"), "late"),
         ] {

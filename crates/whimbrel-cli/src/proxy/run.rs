@@ -221,7 +221,8 @@ impl RunCommand {
 
 /// Raises the number of files that this process may open as far as it may, and says so if that is not enough.
 fn raise_file_limit(settings: &Settings) {
-    let wanted = FILES_BESIDE_FLOWS + FILES_PER_FLOW * settings.limits.max_flows as u64;
+    let of_flows = FILES_PER_FLOW.saturating_mul(settings.limits.max_flows as u64);
+    let wanted = of_flows.saturating_add(FILES_BESIDE_FLOWS);
     match rlimit::increase_nofile_limit(wanted) {
         Ok(files) if files < wanted => note(format_args!(
             "{} flows need {wanted} files, and this process may open {files}: raise its limit (`ulimit -n`, or LimitNOFILE= of \
