@@ -1,7 +1,7 @@
 //! The far end of UDP programs: one socket a program and family, from which it reaches all its remotes. So a reply may
 //! come from anywhere (endpoint-independent mapping and filtering, RFC 4787 sections 4.1 and 5).
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -264,7 +264,7 @@ impl FarPrograms {
 
     fn close_idle(&mut self, idle: Duration) {
         let now = Instant::now();
-        let mut gone = HashSet::new();
+        let mut gone = BTreeSet::new();
         self.programs.retain(|program, far| {
             let is_idle = far.is_idle(now, idle);
             if is_idle {

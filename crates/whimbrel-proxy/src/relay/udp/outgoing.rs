@@ -1,6 +1,6 @@
 //! Datagrams to the peer, and the contexts that this end has announced.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -51,7 +51,7 @@ pub(crate) struct Outgoing {
 struct Table {
     next: u64,
     /// The contexts of each program.
-    programs: HashMap<SocketAddr, HashSet<u64>>,
+    programs: HashMap<SocketAddr, BTreeSet<u64>>,
     contexts: HashMap<Arc<Announcement>, Entry>,
     /// When quiet contexts were last searched for.
     searched: Option<Instant>,
@@ -284,6 +284,6 @@ impl Table {
 
     /// Returns the number of contexts of a program.
     fn of_program(&self, program: SocketAddr) -> usize {
-        self.programs.get(&program).map_or(0, HashSet::len)
+        self.programs.get(&program).map_or(0, BTreeSet::len)
     }
 }
