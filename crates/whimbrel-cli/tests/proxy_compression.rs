@@ -305,6 +305,11 @@ fn mistakes_are_told_with_their_place() {
     let (few, out) = (path(&examples), path(&out));
     assert_fails(&train(&[&few, "--out", &out]), "there are only 2 records, which is too few");
     assert_fails(&train(&[&few, "--out", &few]), "would be overwritten");
+    // Under another name, too; and what has no end is read as far as it is used.
+    let link = home.file("link");
+    std::os::unix::fs::symlink(&few, &link).unwrap();
+    assert_fails(&train(&[&few, "--out", &link.display().to_string()]), "would be overwritten");
+    assert_fails(&train(&["/dev/zero", "--out", &out]), "there are only 0 records");
     assert_fails(&train(&["/no/such/file", "--out", &out]), "/no/such/file");
     assert_fails(&train(&[&few, "--out", &out, "--size", "1"]), "a dictionary cannot have 1 bytes");
     assert!(!Path::new(&out).exists());

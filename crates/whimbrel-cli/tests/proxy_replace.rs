@@ -205,6 +205,102 @@ fn flows_go_on(name: &str, compression: Option<&str>) {
     }
 }
 
+/// A near and a far proxy with one forward to this server, and `more` in the near one's file.
+fn pair(name: &str, server: &TcpListener, more: &str) -> (Proxy, Proxy) {
+    let [near, far] = ["near", "far"].map(|end| Home::new(&format!("{name}-{end}")));
+    let target = server.local_addr().unwrap();
+    let allow = format!("{}={target}", key(&near));
+    let far = Proxy::start(far, &["--listen", "127.0.0.1:0", "--allow", &allow], None);
+    let (forward, file) = (format!("0={target}"), near.file("near.toml"));
+    std::fs::write(&file, more).unwrap();
+    let arguments = ["--peer", &far.said[0], "--forward", &forward, "--config", &file.display().to_string()];
+    let near = Proxy::start(near, &arguments, Some("connected to "));
+    (near, far)
+}
+
+/// Opens a flow. Returns both of its ends.
+fn open(near: &Proxy, server: &TcpListener) -> (TcpStream, TcpStream) {
+    let mut program = connect(near.address("a forward on "));
+    program.write_all(b"0").unwrap();
+    let (mut serving, _) = server.accept().unwrap();
+    serving.set_read_timeout(Some(PATIENCE)).unwrap();
+    serving.read_exact(&mut [0]).unwrap();
+    (program, serving)
+}
+
+/// A question goes there, and an answer comes back.
+fn exchange(program: &mut TcpStream, server: &mut TcpStream, text: &[u8; 8]) {
+    let mut read = [0; 8];
+    program.write_all(text).unwrap();
+    server.read_exact(&mut read).unwrap();
+    server.write_all(&read).unwrap();
+    program.read_exact(&mut read).unwrap();
+    assert_eq!(&read, text);
+}
+
+#[test]
+fn regression_a_flow_survives_two_replacements_during_an_outage() {
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (mut near, far) = pair("replace-outage", &server, "");
+    let (mut program, mut serving) = open(&near, &server);
+    // Its peer gives no answer meanwhile.
+    far.running.signal("-STOP");
+    near.replace(Some("a forward on "));
+    near.replace(Some("a forward on "));
+    far.running.signal("-CONT");
+    exchange(&mut program, &mut serving, b"question");
+}
+
+#[test]
+fn regression_a_flow_that_cannot_go_on_is_reset_at_both_ends() {
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (mut near, _far) = pair("replace-limit", &server, "");
+    let mut flows = [open(&near, &server), open(&near, &server)];
+    std::fs::write(near.home.file("near.toml"), "[limits]\nmax_flows = 1\n").unwrap();
+    near.replace(Some("a forward on "));
+    let mut reset = 0;
+    for (program, serving) in &mut flows {
+        match program.write_all(b"question").and_then(|()| serving.read_exact(&mut [0; 8])) {
+            Ok(()) => {}
+            Err(error) => {
+                assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+                let ended = serving.read(&mut [0; 9]).map_err(|error| error.kind());
+                assert_eq!(ended, Err(std::io::ErrorKind::ConnectionReset), "the server hears of it, too");
+                reset += 1;
+            }
+        }
+    }
+    assert_eq!(reset, 1);
+}
+
+#[test]
+fn regression_a_signal_ends_a_proxy_whose_successor_hangs() {
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (near, _far) = pair("replace-hangs", &server, "");
+    let mut control = UnixStream::connect(near.home.file("control")).unwrap();
+    control.set_read_timeout(Some(PATIENCE)).unwrap();
+    control.write_all(b"{\"request\":\"hand-over\"}\n").unwrap();
+    control.read_exact(&mut [0; 26]).unwrap();
+    control.write_all(b"go\n").unwrap();
+    // Some of the parcel, and then nothing more.
+    control.read_exact(&mut [0; 20]).unwrap();
+    near.running.signal("-TERM");
+    let Proxy { running, home: _home, .. } = near;
+    let (_, _, errors) = running.end();
+    assert!(!errors.contains("this one goes on"), "{errors}");
+}
+
+#[test]
+fn regression_a_proxy_that_is_stopped_does_not_say_that_it_tries_again() {
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (near, _far) = pair("replace-stop", &server, "");
+    near.running.signal("-TERM");
+    let Proxy { running, home: _home, .. } = near;
+    let (code, _, errors) = running.end();
+    assert_eq!(code, Some(0), "{errors}");
+    assert!(!errors.contains("trying again"), "{errors}");
+}
+
 #[test]
 fn udp_programs_keep_their_sockets_when_the_far_proxy_is_replaced() {
     let [near, far] = [Home::new("replace-udp-near"), Home::new("replace-udp-far")];

@@ -1,6 +1,8 @@
 //! A proxy that hands over to another process, and one that takes over.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::task::JoinSet;
@@ -20,6 +22,32 @@ const ANSWER: Duration = Duration::from_secs(3);
 const LOOK: Duration = Duration::from_millis(5);
 /// The pause before a session is resumed again, if its peer did not answer.
 const PAUSE: Duration = Duration::from_secs(1);
+
+/// Sessions of another process whose peers have not answered yet, and their flows.
+#[derive(Debug, Default)]
+pub(crate) struct Unanswered(Mutex<BTreeMap<usize, Left>>);
+
+type Left = (SessionParcel, Vec<FlowParcel>);
+
+impl Unanswered {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<usize, Left>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds those that are left to what is handed over.
+    fn hand_over(&self, sessions: &mut Vec<SessionParcel>, flows: &mut Vec<FlowParcel>) {
+        for (session, of_session) in std::mem::take(&mut *self.lock()).into_values() {
+            let at = sessions.len();
+            sessions.push(session);
+            flows.extend(of_session.into_iter().map(|mut flow| {
+                if let OtherEnd::Stream(session, _) = &mut flow.other {
+                    *session = at;
+                }
+                flow
+            }));
+        }
+    }
+}
 
 impl Proxy {
     /// Takes the proxy apart for another process. Programs that connect wait, and connections that are being opened
@@ -64,7 +92,8 @@ impl Proxy {
             };
             parked.pack(session)
         });
-        let flows = packed.collect();
+        let mut flows = packed.collect();
+        self.unanswered.hand_over(&mut sessions, &mut flows);
         let port = self.endpoint.local_addr().map_or(0, |address| address.port());
         let listeners = std::mem::take(&mut self.listeners);
         let listeners = listeners.into_iter().map(|(name, listener)| (name, listener.into())).collect();
@@ -87,11 +116,20 @@ impl Proxy {
                 }
             }
         }
-        for (session, flows) in sessions.into_iter().zip(of_sessions) {
+        for (at, (session, flows)) in sessions.into_iter().zip(of_sessions).enumerate() {
             let Some(peer) = self.peers.get(&session.note.peer).cloned() else { continue };
             let (endpoint, ingress, tell) = (self.endpoint.clone(), self.ingress.clone(), self.tell.clone());
+            let (suspended, address) = (SuspendedMocket::from_bytes(&session.state), session.note.address);
+            // Until the peer has answered, all of it can be handed over once more.
+            let unanswered = Arc::clone(&self.unanswered);
+            unanswered.lock().insert(at, (session, flows));
             self.sessions.spawn(async move {
-                let mocket = match resume(&endpoint, &session).await {
+                let resumed = match suspended {
+                    Ok(suspended) => resume(&endpoint, &suspended, address).await,
+                    Err(error) => Err(error.to_string()),
+                };
+                let Some((session, flows)) = unanswered.lock().remove(&at) else { return };
+                let mocket = match resumed {
                     Ok(mocket) => mocket,
                     Err(why) => return (tell.0)(News::Lost(Arc::clone(&peer.context().peer), why)),
                 };
@@ -124,10 +162,13 @@ async fn suspend(session: &Session, peer: PublicKey) -> Result<SessionParcel, Su
 }
 
 /// Resumes a session, as long as its peer may still come.
-async fn resume(endpoint: &Endpoint, parcel: &SessionParcel) -> Result<Mocket, String> {
-    let suspended = SuspendedMocket::from_bytes(&parcel.state).map_err(|error| error.to_string())?;
+async fn resume(
+    endpoint: &Endpoint,
+    suspended: &SuspendedMocket,
+    address: SocketAddr,
+) -> Result<Mocket, String> {
     loop {
-        match endpoint.resume(&suspended, Some(parcel.note.address)).await {
+        match endpoint.resume(suspended, Some(address)).await {
             Ok(mocket) => return Ok(mocket),
             Err(ResumeError::Closed(whimbrel::CloseReason::HandshakeTimedOut) | ResumeError::NoPath(_)) => {
                 sleep(PAUSE).await;

@@ -14,6 +14,7 @@ use whimbrel::{Endpoint, PublicKey};
 use whimbrel_service::{ActivityLog, Metrics, bind_advice};
 
 use crate::compress::Budget;
+use crate::handing_over::Unanswered;
 use crate::intercept::Ingress;
 use crate::intercept::tproxy::{Interception, TproxyError, TproxySettings};
 use crate::intercept::tun::{TunError, TunInterception};
@@ -116,6 +117,7 @@ pub struct Proxy {
     /// The same by a TUN interface.
     pub(crate) tun: Option<TunInterception>,
     pub(crate) sessions: JoinSet<()>,
+    pub(crate) unanswered: Arc<Unanswered>,
     pub(crate) tell: Tell,
 }
 
@@ -207,6 +209,7 @@ impl Proxy {
             interception: None,
             tun: None,
             sessions: JoinSet::new(),
+            unanswered: Arc::default(),
             tell: Tell(Arc::new(tell.clone())),
         };
         // Ports first: if one is taken, nobody is dialled.

@@ -159,6 +159,9 @@ pub enum SettingsError {
     /// The settings of multicast make no sense.
     #[error(transparent)]
     Multicast(#[from] MulticastMistake),
+    /// Nothing would ever be connected.
+    #[error("[limits] max_connecting_per_peer may not be 0: every flow of a peer would wait for ever")]
+    NoTurns,
     /// The settings of interception make no sense.
     #[error(transparent)]
     Tproxy(#[from] TproxyMistake),
@@ -310,6 +313,9 @@ impl Settings {
             peer.check(self.listen.is_some())?;
         }
         self.check_names()?;
+        if self.limits.max_connecting_per_peer == 0 {
+            return Err(SettingsError::NoTurns);
+        }
         Rules::new(self.rules.clone())?;
         let WaysIn { socks, connect, users, forward, tproxy, tun } = &self.ways_in;
         tproxy.as_ref().map_or(Ok(()), TproxySettings::check)?;
@@ -422,6 +428,7 @@ mod tests {
             (format!("{socks}{peer}may_open = ['10.0.0.0/8']"), "proxy.toml:5:"),
             (format!("{socks}{peer}may_opn = []"), "unknown setting `may_opn`"),
             (format!("[in]\nforward = ['80']\n{peer}"), "is no forward"),
+            (format!("{socks}{peer}[limits]\nmax_connecting_per_peer = 0"), "would wait for ever"),
             (format!("[in.tproxy]\n{peer}"), "intercepts nothing"),
             (format!("[multicast]\ninterfaces = ['lan0']\ngroups = ['10.0.0.1:5']\n{peer}"), "no group"),
             ("[multicast]\ninterfaces = ['lan0']\ngroups = ['239.0.0.1:5']".to_owned(), "no peer to carry"),

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use proptest::prelude::*;
 use whimbrel_proxy::compress::{Compressed, DatagramCodec, Decoder, Dictionary, Method, Paused, train};
-use whimbrel_proxy::flow::{Broken, Channel};
+use whimbrel_proxy::flow::{Broken, Channel, Flow, Program};
 
 const METHODS: [&str; 6] = ["zstd:1", "zstd:9", "zlib:1", "zlib:9", "xz:1", "xz:6"];
 
@@ -389,6 +389,77 @@ fn pieces_that_make_nothing_let_others_have_a_turn() {
         }
     }
     assert!(polls >= COUNT / 2_000, "{polls} polls for {COUNT} pieces");
+}
+
+/// A program that reads and writes nothing.
+struct Idle;
+
+impl Program for Idle {
+    fn poll_read(&mut self, _: &mut Context<'_>) -> Poll<Result<Option<Bytes>, Broken>> {
+        Poll::Pending
+    }
+
+    fn poll_write(&mut self, _: &mut Context<'_>, _: &mut Vec<Bytes>) -> Poll<Result<(), Broken>> {
+        Poll::Pending
+    }
+
+    fn finish(&mut self) {}
+
+    fn reset(&mut self) {}
+}
+
+#[test]
+fn regression_a_flow_that_is_taken_apart_joins_what_comes_in_small_pieces() {
+    const COUNT: usize = 300_000;
+    let [mut one, mut other] = ends(method("zlib:1"), None, 1_000_000);
+    write(&mut one, &record(1));
+    // A byte in each piece, and then the end of the context.
+    change(&mut other, |wire| wire.extend([4, b'x'].repeat(COUNT)));
+    one.restart().ask();
+    one.poll_upkeep(&mut cx());
+    let mut flow = Flow::new(Idle, other);
+    assert!(flow.poll(&mut cx()).is_pending());
+    flow.channel_mut().settle();
+    assert_eq!(flow.poll_settled(&mut cx()), Poll::Ready(None));
+    assert!(flow.channel().is_settled());
+    let (_, _, hand) = flow.into_parts();
+    assert!(hand.back.concat() == [record(1), vec![b'x'; COUNT]].concat());
+    assert!(hand.back.len() <= 65, "{} parts", hand.back.len());
+}
+
+/// A stream whose peer reads nothing.
+#[derive(Debug)]
+struct Stuck;
+
+impl Channel for Stuck {
+    fn poll_read(&mut self, _: &mut Context<'_>, _: &mut Vec<Bytes>) -> Poll<Result<bool, Broken>> {
+        Poll::Pending
+    }
+
+    fn poll_write(&mut self, _: &mut Context<'_>, _: &mut Bytes) -> Poll<Result<(), Broken>> {
+        Poll::Pending
+    }
+
+    fn poll_stopped(&mut self, _: &mut Context<'_>) -> Poll<Broken> {
+        Poll::Pending
+    }
+
+    fn finish(&mut self) {}
+
+    fn reset(&mut self, _: u64) {}
+}
+
+#[test]
+fn regression_wishes_of_a_peer_that_reads_nothing_take_no_memory() {
+    let mut end = Compressed::new(Stuck, method("zstd:3"), None, 0, None);
+    let mut written = Bytes::from(record(1));
+    for _ in 0..1_000 {
+        end.restart().ask();
+        end.poll_upkeep(&mut cx());
+        assert!(end.poll_write(&mut cx(), &mut written).is_pending());
+    }
+    let waiting = end.pause().unwrap().0.pieces.len();
+    assert!(waiting < record(1).len() + 10, "{waiting} bytes wait");
 }
 
 /// The resident memory of this process, in KiB.

@@ -14,6 +14,7 @@ use whimbrel_proxy::protocol::{
     Agreement, Answer, Compression, Context, Datagram, Manner, Opening, Outcome, PROTOCOL, Refusal, codes,
 };
 use whimbrel_proxy::{News, Proxy, Settings};
+use whimbrel_service::{ActivityLog, ActivityOptions};
 
 /// Longer than anything takes on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -214,13 +215,24 @@ async fn flows_beyond_the_limit_are_carried_as_they_are() {
 
 /// A near proxy with this way in and these rules, whose peer is this endpoint.
 async fn near(far: &Endpoint, way_in: &str, rules: &str) -> (Proxy, Endpoint, SocketAddr) {
+    near_noting(far, way_in, rules, None).await
+}
+
+async fn near_noting(
+    far: &Endpoint,
+    way_in: &str,
+    rules: &str,
+    activity: Option<ActivityLog>,
+) -> (Proxy, Endpoint, SocketAddr) {
     let url = format!("whimbrel://{}@{}", far.public_key(), far.local_addr().unwrap());
-    let text = format!("[in]\n{way_in} = '127.0.0.1:0'\n[[peer]]\nurl = '{url}'\n{rules}\n");
+    let address = if way_in == "forward" { "['127.0.0.1:0=host.example:80']" } else { "'127.0.0.1:0'" };
+    let text = format!("[in]\n{way_in} = {address}\n[[peer]]\nurl = '{url}'\n{rules}\n");
     let settings: Settings = whimbrel_service::parse_config("x.toml", &text).unwrap();
     let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
     let config = Config::default().protocol(PROTOCOL.into());
     let endpoint = Endpoint::bind(config, "127.0.0.1:0").await.unwrap();
-    let proxy = Proxy::start(&settings, &endpoint, None, move |news| drop(tell.send(news))).await.unwrap();
+    let proxy =
+        Proxy::start(&settings, &endpoint, activity, move |news| drop(tell.send(news))).await.unwrap();
     loop {
         if let News::Serves(_, address) = told.recv().await.unwrap() {
             return (proxy, endpoint, address);
@@ -300,6 +312,43 @@ async fn a_peer_that_agrees_to_what_nobody_asked_for_breaks_the_protocol() {
     assert_eq!(stopped(&mut stream).await, codes::PROTOCOL);
 }
 
+/// A flow through a forward, which waits for the peer to agree on compression. Returns the program and the stream.
+async fn waiting_forward(rule: &str) -> (Proxy, [Endpoint; 2], Mocket, TcpStream, Stream) {
+    let peer = bind(new_identity()).await;
+    let (proxy, endpoint, way_in) = near(&peer, "forward", rule).await;
+    let mocket = within(peer.accept()).await.unwrap();
+    let program = TcpStream::connect(way_in).await.unwrap();
+    let stream = within(mocket.accept_stream()).await.unwrap();
+    (proxy, [endpoint, peer], mocket, program, stream)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn regression_a_program_that_gives_up_before_the_answer_costs_nothing_more() {
+    let (proxy, _ends, _mocket, program, mut stream) = waiting_forward(RULE).await;
+    assert_eq!(proxy.status().shown()["flows"]["running"], 1);
+    socket2::SockRef::from(&program).set_linger(Some(Duration::ZERO)).unwrap();
+    drop(program);
+    // The peer never answers.
+    stopped(&mut stream).await;
+    within(async {
+        while proxy.status().shown()["flows"]["running"] != 0 {
+            sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn regression_rules_reset_a_flow_that_waits_to_agree_on_compression() {
+    let (mut proxy, _ends, _mocket, mut program, mut stream) = waiting_forward(RULE).await;
+    let text = "[[rule]]\nname = 'no'\naction = 'reject'\nexisting = true\n";
+    let said = proxy.reload(&whimbrel_service::parse_config("x.toml", text).unwrap());
+    assert!(said.starts_with("rules changed"), "{said}");
+    assert_eq!(stopped(&mut stream).await, codes::RULE);
+    let ended = within(program.read(&mut [0; 9])).await.map_err(|error| error.kind());
+    assert_eq!(ended, Err(std::io::ErrorKind::ConnectionReset));
+}
+
 /// The next message about datagrams that is no mere announcement.
 async fn next(mocket: &Mocket) -> Datagram {
     loop {
@@ -309,6 +358,15 @@ async fn next(mocket: &Mocket) -> Datagram {
             return datagram;
         }
     }
+}
+
+/// Asks for a UDP association. Returns it, and where its datagrams go.
+async fn associate(socks: SocketAddr) -> (TcpStream, SocketAddr) {
+    let mut tcp = TcpStream::connect(socks).await.unwrap();
+    tcp.write_all(&[5, 1, 0, 5, 3, 0, 1, 0, 0, 0, 0, 0, 0]).await.unwrap();
+    let mut reply = [0; 12];
+    within(tcp.read_exact(&mut reply)).await.unwrap();
+    (tcp, ([127, 0, 0, 1], u16::from_be_bytes([reply[10], reply[11]])).into())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -323,11 +381,7 @@ async fn datagrams_are_plain_until_the_peer_takes_them_compressed_and_numbers_do
         }
     })
     .await;
-    let mut tcp = TcpStream::connect(socks).await.unwrap();
-    tcp.write_all(&[5, 1, 0, 5, 3, 0, 1, 0, 0, 0, 0, 0, 0]).await.unwrap();
-    let mut reply = [0; 12];
-    within(tcp.read_exact(&mut reply)).await.unwrap();
-    let relay = ("127.0.0.1", u16::from_be_bytes([reply[10], reply[11]]));
+    let (_tcp, relay) = associate(socks).await;
     let program = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let payload = Bytes::from(b"text ".repeat(100));
     let send = async |host: u8| {
@@ -365,4 +419,74 @@ async fn datagrams_are_plain_until_the_peer_takes_them_compressed_and_numbers_do
     tell(Datagram::Refused(Context(77), Refusal::Denied)).await;
     tell(Datagram::Compresses(Context(77))).await;
     assert_eq!(send(2).await, Datagram::Plain(Context(2), payload.clone()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn regression_a_peer_that_forgets_and_reads_nothing_gathers_no_tasks() {
+    let peer = bind(new_identity()).await;
+    let (proxy, _endpoint, socks) = near(&peer, "socks", "").await;
+    let mocket = within(peer.accept()).await.unwrap();
+    within(async {
+        while proxy.status().shown()["peers"][0]["state"] != "connected" {
+            sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    let (_tcp, relay) = associate(socks).await;
+    let program = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let alive = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let (before, mut most) = (alive(), 0);
+    let datagram = [&[0, 0, 0, 1, 10, 0, 0, 1, 0, 53][..], &[7; 9_000]].concat();
+    let sender = mocket.sender().unsequenced().build();
+    // Credit for what it does not read ends after a few megabytes.
+    for _ in 0..3_000 {
+        program.send_to(&datagram, relay).await.unwrap();
+        sender.send(Datagram::Refused(Context(0), Refusal::Unknown).to_bytes()).await.unwrap();
+        sleep(Duration::from_millis(1)).await;
+        most = most.max(alive());
+    }
+    assert!(most < before + 40, "{before} tasks before, {most} at most");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn regression_why_a_forward_was_refused_is_noted_also_if_its_stream_is_stopped_before_the_answer() {
+    let file = std::env::temp_dir().join(format!("whimbrel-forward-why-{}", std::process::id()));
+    let activity = ActivityLog::open(ActivityOptions::new(&file)).unwrap();
+    let peer = bind(new_identity()).await;
+    let (proxy, _endpoint, way_in) = near_noting(&peer, "forward", "", Some(activity)).await;
+    let mocket = within(peer.accept()).await.unwrap();
+    let mut program = TcpStream::connect(way_in).await.unwrap();
+    program.write_all(b"hello").await.unwrap();
+    let mut stream = within(mocket.accept_stream()).await.unwrap();
+    stream.stop(codes::RESET);
+    // The stop arrives by itself.
+    sleep(Duration::from_millis(200)).await;
+    stream.write_bytes(Answer::of(Outcome::Denied).to_bytes().into()).await.unwrap();
+    let ended = within(async {
+        loop {
+            if let Err(error) = program.read(&mut [0; 9]).await {
+                break error.kind();
+            }
+        }
+    });
+    assert_eq!(ended.await, std::io::ErrorKind::ConnectionReset);
+    within(async {
+        while proxy.status().shown()["flows"]["running"] != 0 {
+            sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    let noted = within(async {
+        loop {
+            match std::fs::read_to_string(&file).unwrap() {
+                noted if noted.contains("flow ") => break noted,
+                _ => sleep(Duration::from_millis(5)).await,
+            }
+        }
+    })
+    .await;
+    std::fs::remove_file(&file).unwrap();
+    let why = Outcome::Denied.to_string();
+    assert!(noted.contains("\"flow refused\"") && noted.contains(&why), "{noted}");
+    assert_eq!(proxy.status().shown()["flows"]["refused"], 1);
 }

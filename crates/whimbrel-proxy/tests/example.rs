@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 use whimbrel_proxy::Settings;
 use whimbrel_service::parse_config;
+use whimbrel_testing::example::{names as is_named, with_optional};
 
 const EXAMPLE: &str = include_str!("../../../docs/proxy.toml");
 const PAGE: &str = include_str!("../../../docs/proxy.md");
@@ -17,23 +18,12 @@ fn parse(text: &str) -> Settings {
     parse_config("proxy.toml", text).unwrap()
 }
 
-/// The example with what is behind a `#`, prose apart.
-fn whole() -> String {
-    let shown = |line: &str| match line.strip_prefix('#') {
-        Some(set) if set.starts_with(|first: char| first.is_ascii_lowercase() || first == '[') => {
-            set.to_owned()
-        }
-        _ => line.to_owned(),
-    };
-    EXAMPLE.lines().map(shown).collect::<Vec<_>>().join("\n")
-}
-
 #[test]
 fn the_example_has_the_defaults_and_what_it_shows_is_right() {
     let value = |settings: &Settings| serde_json::to_value(settings).unwrap();
     assert_eq!(value(&parse(EXAMPLE)), value(&Settings::default()));
     // A proxy has one of the two.
-    let (mut tproxy, mut tun) = (parse(&whole()), parse(&whole()));
+    let (mut tproxy, mut tun) = (parse(&with_optional(EXAMPLE)), parse(&with_optional(EXAMPLE)));
     assert!(tproxy.ways_in.tun.take().is_some() && tun.ways_in.tproxy.take().is_some());
     tproxy.check().unwrap();
     tun.check().unwrap();
@@ -42,7 +32,7 @@ fn the_example_has_the_defaults_and_what_it_shows_is_right() {
 #[test]
 fn the_example_names_every_setting() {
     let mut names = BTreeSet::new();
-    let value = serde_json::to_value(parse(&whole())).unwrap();
+    let value = serde_json::to_value(parse(&with_optional(EXAMPLE))).unwrap();
     for (section, settings) in value.as_object().unwrap() {
         let settings = match settings {
             Value::Array(list) => &list[0],
@@ -54,11 +44,7 @@ fn the_example_names_every_setting() {
     }
     assert!(names.len() > 15, "{names:?}");
     for name in names {
-        let is_set = |line: &str| {
-            let line = line.trim_start_matches('#');
-            line.split(" = ").next() == Some(&name) || line.ends_with(&format!(".{name}]"))
-        };
-        assert!(EXAMPLE.lines().any(is_set), "docs/proxy.toml does not name {name}");
+        assert!(is_named(EXAMPLE, &name), "docs/proxy.toml does not name {name}");
     }
 }
 

@@ -258,3 +258,41 @@ async fn a_peer_that_is_taken_out_of_the_file_opens_nothing_more() {
     // What needs a restart is said until it has happened.
     assert!(proxy.reload(&new).contains("restart is needed for peer"));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn regression_a_program_that_is_quiet_makes_room_for_another() {
+    let server = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let key = new_identity();
+    let endpoint = bind(new_identity()).await;
+    let text = format!(
+        "[listen]\n[[peer]]\nkey = '{}'\nmay_open = ['127.0.0.0/8:*']\n[limits]\nmax_udp_programs = 1\nudp_idle = '40s'\n",
+        key.public()
+    );
+    let _proxy = start(&text, &endpoint, drop).await;
+    let (_near, mocket) = dial(key, &endpoint).await;
+    let remote = server.local_addr().unwrap().to_string();
+    let send = async |program: u16, text: &'static [u8]| {
+        let announcement = Announcement {
+            program: ([127, 0, 0, 1], program).into(),
+            remote: remote.parse().unwrap(),
+            to_program: false,
+            heard_by: None,
+            manner: Manner::default(),
+        };
+        let datagram = Datagram::Announced(Context(program.into()), announcement, Bytes::from_static(text));
+        mocket.send(datagram.to_bytes()).await.unwrap();
+    };
+    let mut buffer = [0; 100];
+    send(1, b"one").await;
+    let length = timeout(PATIENCE, server.recv(&mut buffer)).await.unwrap().unwrap();
+    assert_eq!(&buffer[..length], b"one");
+    let began = tokio::time::Instant::now();
+    loop {
+        send(2, b"two").await;
+        match timeout(Duration::from_millis(100), server.recv(&mut buffer)).await {
+            Ok(length) => break assert_eq!(&buffer[..length.unwrap()], b"two"),
+            Err(_) => assert!(began.elapsed() < PATIENCE, "the first keeps its place"),
+        }
+    }
+    assert!(began.elapsed() > Duration::from_secs(2), "it was in use a moment ago");
+}

@@ -163,3 +163,36 @@ async fn a_listening_proxy_carries_flows_to_a_peer_that_has_connected() {
     timeout(PATIENCE, early.read_exact(&mut hello)).await.unwrap().unwrap();
     assert_eq!(&hello, b"hello");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn regression_a_program_that_waits_for_an_absent_peer_is_served_by_a_standby_that_comes() {
+    let identity = new_identity();
+    let (main, other) = (far(identity.public()).await, far(identity.public()).await);
+    let (to_main, main_is_cut) = link(main.endpoint.local_addr().unwrap()).await;
+    let (to_other, other_is_cut) = link(other.endpoint.local_addr().unwrap()).await;
+    for is_cut in [&main_is_cut, &other_is_cut] {
+        is_cut.store(true, Ordering::Relaxed);
+    }
+    let url = |far: &Far, at: SocketAddr| format!("whimbrel://{}@{at}", far.endpoint.public_key());
+    let text = format!(
+        "[in]\nforward = ['0={}']\n\
+         [[peer]]\nname = 'main'\nurl = '{}'\nstandby = 'other'\n[[peer]]\nname = 'other'\nurl = '{}'",
+        server("hello").await,
+        url(&main, to_main),
+        url(&other, to_other),
+    );
+    let config = Config::default().protocol(PROTOCOL.into()).identity(identity);
+    let endpoint = Endpoint::bind(config, "127.0.0.1:0").await.unwrap();
+    let (send, mut news) = tokio::sync::mpsc::unbounded_channel();
+    let proxy =
+        Proxy::start(&settings(&text), &endpoint, None, move |told| drop(send.send(told))).await.unwrap();
+    let Some(News::Serves(_, forward)) = news.recv().await else { panic!("it serves first") };
+    let mut program = TcpStream::connect(forward).await.unwrap();
+    while proxy.status().shown()["flows"]["running"] != 1 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    other_is_cut.store(false, Ordering::Relaxed);
+    let mut hello = [0; 5];
+    timeout(PATIENCE, program.read_exact(&mut hello)).await.unwrap().unwrap();
+    assert_eq!(&hello, b"hello");
+}

@@ -5,13 +5,13 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use whimbrel::{Config, Endpoint};
-use whimbrel_service::{Request, Service, ServiceOptions, ask};
+use whimbrel_service::{AskError, Request, Service, ServiceError, ServiceOptions, ask, take_over};
 
 /// Some user who is neither root nor the one who runs the tests.
 const STRANGER: u32 = 65_534;
@@ -94,4 +94,76 @@ async fn regression_a_service_that_ends_leaves_the_socket_of_another_that_starte
     assert_eq!(answering(&control).await, "second");
     drop(second);
     assert!(!control.exists(), "its own");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn regression_of_two_services_that_start_at_once_on_one_path_one_is_refused() {
+    for round in 0..50 {
+        let control = place(&format!("race-{round}"));
+        // What a killed process leaves behind.
+        drop(UnixListener::bind(&control).unwrap());
+        let ready = std::sync::Arc::new(tokio::sync::Barrier::new(2));
+        let start = || {
+            let (control, ready) = (control.clone(), std::sync::Arc::clone(&ready));
+            tokio::spawn(async move {
+                let endpoint = Endpoint::bind(Config::default(), "127.0.0.1:0").await.unwrap();
+                ready.wait().await;
+                let options = ServiceOptions::new("test").control(control);
+                Service::start(options, &endpoint, || serde_json::Value::Null).await
+            })
+        };
+        let (one, other) = tokio::join!(start(), start());
+        let refused = match (one.unwrap(), other.unwrap()) {
+            (Ok(_), Err(refused)) | (Err(refused), Ok(_)) => refused,
+            (Ok(_), Ok(_)) => panic!("both started in round {round}"),
+            (Err(one), Err(other)) => panic!("{one}; {other}"),
+        };
+        assert!(matches!(refused, ServiceError::ControlInUse(_)), "{refused}");
+    }
+}
+
+/// Serves a socket as another user in the process that the next test starts. Alone it does nothing.
+#[test]
+fn serving_child() {
+    let Some(socket) = std::env::var_os("WHIMBREL_TEST_SERVE") else { return };
+    let listener = UnixListener::bind(&socket).unwrap();
+    fs::set_permissions(&socket, fs::Permissions::from_mode(0o666)).unwrap();
+    println!("serving");
+    let mut asked = String::new();
+    listener.accept().unwrap().0.read_to_string(&mut asked).ok();
+    println!("asked: {asked}");
+}
+
+#[tokio::test]
+async fn regression_nothing_is_taken_over_from_another_user() {
+    let control = place("forged");
+    let own = fs::File::create(&control).unwrap().metadata().unwrap().uid();
+    fs::remove_file(&control).unwrap();
+    if own != 0 {
+        return eprintln!("skipped: only root can act as another user");
+    }
+    let program = place("forger-program");
+    fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let forger = Command::new(&program)
+        .args(["--exact", "serving_child", "--nocapture"])
+        .env("WHIMBREL_TEST_SERVE", &control)
+        .current_dir("/")
+        .uid(STRANGER)
+        .gid(STRANGER)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let taken = loop {
+        match take_over(&control).await {
+            Err(AskError::Nobody { .. }) => tokio::time::sleep(std::time::Duration::from_millis(5)).await,
+            taken => break taken,
+        }
+    };
+    let said = forger.wait_with_output().unwrap();
+    fs::remove_file(&program).unwrap();
+    fs::remove_file(&control).unwrap();
+    assert!(matches!(taken, Err(AskError::Forbidden(_))), "{taken:?}");
+    let said = String::from_utf8(said.stdout).unwrap();
+    assert!(said.contains("asked: \n"), "nothing is asked of it: {said}");
 }

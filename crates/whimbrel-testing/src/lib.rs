@@ -1,6 +1,7 @@
 //! Helpers shared by the tests of several crates. This crate is not published.
 
 pub mod counting;
+pub mod example;
 pub mod searching;
 mod skip;
 

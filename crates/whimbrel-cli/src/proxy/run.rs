@@ -48,7 +48,8 @@ pub(super) struct RunCommand {
     sources: Sources,
     #[command(flatten)]
     runtime: RuntimeOptions,
-    /// Take over from the proxy that runs with this control socket: its sessions, TCP flows and addresses. TCP flows go on. The former process then ends.
+    /// Take over from the proxy that runs with this control socket: its sessions, TCP flows and addresses. TCP flows go on. The
+    /// former process then ends.
     #[arg(long)]
     replace: bool,
 }
@@ -100,11 +101,19 @@ impl RunCommand {
                 return Ok(());
             };
             note(format_args!("another process takes over"));
-            let handed = proxy.hand_over().await;
-            // The other process needs the addresses.
-            drop(service);
-            release_reset_salts();
-            match other.give(handed).await {
+            let giving = async {
+                let handed = proxy.hand_over().await;
+                // The other process needs the addresses.
+                drop(service);
+                release_reset_salts();
+                other.give(handed).await
+            };
+            let given = tokio::select! {
+                given = giving => given,
+                // The other process may hang.
+                signal = interrupted()? => return Err(signal.into()),
+            };
+            match given {
                 Ok((sessions, flows)) => {
                     note(format_args!("handed over sessions: {sessions}, TCP flows: {flows}"));
                     return Ok(());
@@ -213,7 +222,8 @@ impl RunCommand {
 
 /// Raises the number of files that this process may open as far as it may, and says so if that is not enough.
 fn raise_file_limit(settings: &Settings) {
-    let wanted = FILES_BESIDE_FLOWS + FILES_PER_FLOW * settings.limits.max_flows as u64;
+    let of_flows = FILES_PER_FLOW.saturating_mul(settings.limits.max_flows as u64);
+    let wanted = of_flows.saturating_add(FILES_BESIDE_FLOWS);
     match rlimit::increase_nofile_limit(wanted) {
         Ok(files) if files < wanted => note(format_args!(
             "{} flows need {wanted} files, and this process may open {files}: raise its limit (`ulimit -n`, or LimitNOFILE= of \

@@ -85,7 +85,10 @@ impl Sources {
             settings.listen.get_or_insert_default().address = self.listen;
         }
         for file in &self.dictionary {
-            let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            // Peers name dictionaries by their content, so one that has the name of another is ready, too.
+            let stem = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            let is_taken = settings.dictionaries.get(&stem).is_some_and(|known| known != file);
+            let name = if is_taken { file.display().to_string() } else { stem };
             settings.dictionaries.insert(name, file.clone());
         }
         Dictionaries::read(&settings.dictionaries).map_err(|error| Misused(error.to_string()))?;
@@ -106,6 +109,25 @@ mod tests {
     struct Line {
         #[command(flatten)]
         sources: Sources,
+    }
+
+    #[test]
+    fn regression_dictionaries_of_one_name_are_all_ready() {
+        let folder = std::env::temp_dir().join(format!("whimbrel-dictionaries-{}", std::process::id()));
+        let files = ["a/cot.dict", "b/cot.dict"].map(|name| folder.join(name));
+        let examples: Vec<_> =
+            (0..500).map(|at| format!("<event uid='{at}' type='a-f-G'/>").into_bytes()).collect();
+        let bytes = whimbrel_proxy::compress::train(&examples, 2_048).unwrap();
+        let mut line = vec!["whimbrel".into(), "--listen".into(), "127.0.0.1:0".into()];
+        for file in &files {
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, &bytes).unwrap();
+            line.extend(["--dictionary".into(), file.clone().into_os_string()]);
+        }
+        let settings = Line::try_parse_from(line).unwrap().sources.read().unwrap();
+        let ready: Vec<_> = settings.dictionaries.values().cloned().collect();
+        std::fs::remove_dir_all(folder).unwrap();
+        assert!(files.iter().all(|file| ready.contains(file)), "{ready:?}");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! `whimbrel proxy train`: makes a dictionary from examples.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
@@ -74,16 +76,18 @@ impl TrainCommand {
 
     fn read(&self) -> anyhow::Result<Vec<Vec<u8>>> {
         let usual = if self.files.len() == 1 { Records::Lines } else { Records::Files };
-        let (mut records, mut length) = (Vec::new(), 0);
+        let (mut records, mut length, mut is_cut) = (Vec::new(), 0, false);
         for file in &self.files {
-            if *file == self.out {
+            if is_same(file, &self.out) {
                 let why = format!(
                     "{} is an example and would be overwritten: choose another --out",
                     file.display()
                 );
                 return Err(Misused(why).into());
             }
-            let bytes = read(file)?;
+            let room = (MOST + 1).saturating_sub(length);
+            let bytes = read(file, room)?;
+            is_cut |= bytes.len() == room;
             match self.records.unwrap_or(usual) {
                 Records::Files => add(&mut records, &mut length, &bytes),
                 Records::Lines => {
@@ -91,7 +95,7 @@ impl TrainCommand {
                 }
             }
         }
-        if length > MOST {
+        if is_cut {
             note(format_args!("used the first {} MB of the examples", MOST >> 20));
         }
         Ok(records)
@@ -106,8 +110,16 @@ fn add(records: &mut Vec<Vec<u8>>, length: &mut usize, record: &[u8]) {
     }
 }
 
-fn read(file: &Path) -> Result<Vec<u8>, Misused> {
-    std::fs::read(file).map_err(|error| {
+/// Whether both paths name one file that is there.
+fn is_same(one: &Path, other: &Path) -> bool {
+    one == other || one.canonicalize().is_ok_and(|one| other.canonicalize().is_ok_and(|other| one == other))
+}
+
+/// Reads at most so many bytes: a file may be far larger than what is used of it, or have no end.
+fn read(file: &Path, most: usize) -> Result<Vec<u8>, Misused> {
+    let mut bytes = Vec::new();
+    let read = File::open(file).and_then(|file| file.take(most as u64).read_to_end(&mut bytes));
+    read.map(|_| bytes).map_err(|error| {
         Misused(format!("cannot read {}: {error}; name files with examples", file.display()))
     })
 }

@@ -3,27 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
+use whimbrel_testing::example::{names, with_optional};
 
 use super::Settings;
 use super::file::OPTIONAL;
 use super::reload::collect;
 
 const EXAMPLE: &str = include_str!("../../../../docs/whimbrel.toml");
+
 fn leaves(settings: &Settings) -> BTreeMap<String, Value> {
     let mut leaves = BTreeMap::new();
     collect("", serde_json::to_value(settings).unwrap(), &mut leaves);
     leaves
-}
-
-/// Returns the example with the settings without a default. They are behind a `#`, unlike prose without a space.
-fn with_optional() -> String {
-    let shown = |line: &str| match line.strip_prefix('#') {
-        Some(setting) if setting.starts_with(|first: char| first.is_ascii_lowercase() || first == '[') => {
-            setting.to_owned()
-        }
-        _ => line.to_owned(),
-    };
-    EXAMPLE.lines().map(shown).collect::<Vec<_>>().join("\n")
 }
 
 #[test]
@@ -33,7 +24,7 @@ fn the_example_has_the_defaults() {
 
 #[test]
 fn the_example_has_every_setting() {
-    let settings = Settings::parse(&with_optional()).unwrap();
+    let settings = Settings::parse(&with_optional(EXAMPLE)).unwrap();
     let named: BTreeSet<String> = leaves(&settings).into_keys().collect();
     let defaults: BTreeSet<String> = leaves(&Settings::default()).into_keys().collect();
     let wanted: BTreeSet<String> = OPTIONAL.map(str::to_owned).into();
@@ -41,8 +32,7 @@ fn the_example_has_every_setting() {
     // A default that is not written would be there all the same, so the text counts.
     for name in defaults.iter().chain(&wanted) {
         let (_, field) = name.rsplit_once('.').unwrap();
-        let is_set = |line: &str| line.trim_start_matches('#').split(" = ").next() == Some(field);
-        assert!(EXAMPLE.lines().any(is_set), "docs/whimbrel.toml does not name {name}");
+        assert!(names(EXAMPLE, field), "docs/whimbrel.toml does not name {name}");
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::dictionary::Dictionary;
 use super::method::Method;
 
 /// One peer may take this part of the whole, so that something is left for others.
@@ -47,8 +48,9 @@ impl Budget {
     }
 
     /// Takes what the contexts of a flow with this method need, if it is there.
-    pub fn take(&self, method: Method, has_dictionary: bool) -> Option<Share> {
-        let needs = u32::try_from(method.memory(has_dictionary) >> 10).ok()?;
+    pub fn take(&self, method: Method, dictionary: Option<&Dictionary>) -> Option<Share> {
+        let dictionary = dictionary.map_or(0, |dictionary| dictionary.bytes().len());
+        let needs = u32::try_from(method.memory(dictionary).div_ceil(1 << 10)).ok()?;
         let (mut permits, mut level) = (Vec::new(), Some(self));
         while let Some(Self(inner)) = level {
             permits.push(Arc::clone(&inner.flows).try_acquire_owned().ok()?);
@@ -64,13 +66,13 @@ mod tests {
     use super::*;
 
     fn count(budget: &Budget, method: &str) -> (usize, Vec<Share>) {
-        let taken: Vec<_> = std::iter::from_fn(|| budget.take(method.parse().unwrap(), false)).collect();
+        let taken: Vec<_> = std::iter::from_fn(|| budget.take(method.parse().unwrap(), None)).collect();
         (taken.len(), taken)
     }
 
     #[test]
     fn neither_number_nor_memory_is_exceeded_and_no_peer_takes_all() {
-        let xz = "xz:1".parse::<Method>().unwrap().memory(false);
+        let xz = "xz:1".parse::<Method>().unwrap().memory(0);
         let whole = Budget::new(16, 8 * xz);
         let (one, other) = (whole.of_peer(), whole.of_peer());
         let (taken, kept) = count(&one, "xz:1");

@@ -9,8 +9,6 @@ use aws_lc_rs::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 use zstd_safe::{CDict, DDict};
 
-/// The largest dictionary.
-pub(super) const LARGEST: usize = 256 * 1024;
 /// The smallest one that is of any use.
 pub(super) const SMALLEST: usize = 256;
 /// The first bytes of a dictionary of Zstandard (RFC 8878 section 5).
@@ -45,12 +43,15 @@ pub enum InvalidDictionary {
 }
 
 impl Dictionary {
+    /// The most bytes of a dictionary.
+    pub const LARGEST: usize = 256 * 1024;
+
     /// A dictionary of these bytes.
     ///
     /// # Errors
     /// They are no dictionary, or too many.
     pub fn new(bytes: &[u8]) -> Result<Self, InvalidDictionary> {
-        if bytes.len() > LARGEST {
+        if bytes.len() > Self::LARGEST {
             return Err(InvalidDictionary::TooLarge);
         }
         let is_usable = || DDict::try_create(bytes).is_some() && CDict::try_create(bytes, 3).is_some();
@@ -102,6 +103,6 @@ mod tests {
         for wrong in [&b""[..], b"<event/>", &MAGIC, &[&MAGIC[..], &[0xff; 300]].concat()] {
             assert_eq!(Dictionary::new(wrong), Err(InvalidDictionary::NoDictionary), "{wrong:?}");
         }
-        assert_eq!(Dictionary::new(&vec![0; LARGEST + 1]), Err(InvalidDictionary::TooLarge));
+        assert_eq!(Dictionary::new(&vec![0; Dictionary::LARGEST + 1]), Err(InvalidDictionary::TooLarge));
     }
 }

@@ -152,3 +152,30 @@ fn encode_zstd(context: &mut CCtx<'static>, bytes: &[u8], out: &mut Vec<u8>) -> 
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::train;
+    use super::*;
+
+    #[test]
+    fn regression_the_copy_of_a_dictionary_is_counted() {
+        let noise = |at: u64| at.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23);
+        let record = |at: u64| {
+            let words: Vec<_> = (0..30).map(|word| format!("{:x}", noise(at % 100 * 30 + word))).collect();
+            words.join(" ").into_bytes()
+        };
+        let examples: Vec<_> = (0..8_000).map(record).collect();
+        for size in [16 << 10, Dictionary::LARGEST] {
+            let dictionary = Dictionary::new(&train(&examples, size).unwrap()).unwrap();
+            let mut context = zstd(3, Some(&dictionary)).unwrap();
+            encode_zstd(&mut context, &record(1), &mut Vec::new()).unwrap();
+            let counted = "zstd:3".parse::<Method>().unwrap().memory(dictionary.bytes().len());
+            let takes = context.sizeof();
+            assert!(
+                takes > dictionary.bytes().len() && takes <= counted,
+                "{takes} bytes, and {counted} are counted"
+            );
+        }
+    }
+}

@@ -90,14 +90,15 @@ impl Method {
         self.algorithm == Algorithm::Zstd
     }
 
-    /// The bytes of memory with which a flow's two contexts are counted at one end. With Zstandard, a flow that sends
-    /// much in both directions takes up to a sixth more.
-    pub fn memory(self, has_dictionary: bool) -> usize {
-        match self.algorithm {
-            Algorithm::Zlib => 384 << 10,
-            Algorithm::Xz => 1_536 << 10,
-            Algorithm::Zstd if has_dictionary => 144 << 10,
-            Algorithm::Zstd => 112 << 10,
+    /// The bytes of memory with which a flow's two contexts are counted at one end, with a dictionary of so many bytes, of
+    /// which the encoder has a copy; 0: none. With Zstandard, a flow that sends much in both directions takes up to a
+    /// sixth more.
+    pub fn memory(self, dictionary: usize) -> usize {
+        match (self.algorithm, dictionary) {
+            (Algorithm::Zlib, _) => 384 << 10,
+            (Algorithm::Xz, _) => 1_536 << 10,
+            (Algorithm::Zstd, 0) => 112 << 10,
+            (Algorithm::Zstd, dictionary) => (128 << 10) + dictionary,
         }
     }
 }

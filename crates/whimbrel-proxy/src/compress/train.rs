@@ -1,6 +1,6 @@
 //! Making a dictionary from examples.
 
-use super::dictionary::{LARGEST, SMALLEST as USEFUL};
+use super::dictionary::{Dictionary, SMALLEST as USEFUL};
 
 /// The fewest examples that a dictionary can be made of.
 const FEWEST: usize = 8;
@@ -28,7 +28,7 @@ pub enum CannotTrain {
 /// # Errors
 /// See [`CannotTrain`].
 pub fn train(examples: &[Vec<u8>], size: usize) -> Result<Vec<u8>, CannotTrain> {
-    if !(SMALLEST..=LARGEST).contains(&size) {
+    if !(SMALLEST..=Dictionary::LARGEST).contains(&size) {
         return Err(CannotTrain::Size(size));
     }
     let used: Vec<&Vec<u8>> = examples.iter().filter(|example| !example.is_empty()).collect();

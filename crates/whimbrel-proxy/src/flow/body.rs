@@ -3,7 +3,7 @@
 
 use std::task::{Context, Poll, ready};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
 
 use super::ends::{Broken, Channel, Program};
@@ -38,6 +38,8 @@ pub struct Flow<P, C> {
     hand: InHand,
     /// Behind what is in hand to the peer.
     held: Held,
+    /// What was read of the peer while the flow is taken apart. It may come in a great many parts.
+    gathered: BytesMut,
     /// Nothing is handed on meanwhile, so that both ends wait.
     is_held: bool,
     ended: Option<Ended>,
@@ -89,7 +91,8 @@ impl<P: Program, C: Channel> Flow<P, C> {
 
     /// A flow that goes on where another, of which this is in hand, was taken apart.
     pub fn resume(program: P, channel: C, hand: InHand) -> Self {
-        Self { program, channel, hand, held: Held::default(), is_held: false, ended: None }
+        let (held, gathered) = (Held::default(), BytesMut::new());
+        Self { program, channel, hand, held, gathered, is_held: false, ended: None }
     }
 
     /// Takes the flow apart. Nothing is closed.
@@ -178,16 +181,19 @@ impl<P: Program, C: Channel> Flow<P, C> {
     /// the flow ended, if it did.
     pub fn poll_settled(&mut self, cx: &mut Context<'_>) -> Poll<Option<Ended>> {
         self.channel.poll_upkeep(cx);
+        let (before, mut came): (usize, _) = (self.hand.back.iter().map(Bytes::len).sum(), Vec::new());
         while self.ended.is_none() && self.hand.back_state == Direction::Open && !self.channel.is_settled() {
-            let unread: usize = self.hand.back.iter().map(Bytes::len).sum();
-            if unread > MOST_UNREAD {
-                return Poll::Ready(None);
+            if before + self.gathered.len() > MOST_UNREAD {
+                break;
             }
-            match ready!(self.channel.poll_read(cx, &mut self.hand.back)) {
-                Ok(true) => {}
+            match ready!(self.channel.poll_read(cx, &mut came)) {
+                Ok(true) => came.drain(..).for_each(|bytes: Bytes| self.gathered.extend_from_slice(&bytes)),
                 Ok(false) => self.hand.back_state = Direction::Ending,
                 Err(broken) => return Poll::Ready(Some(self.end(of_channel(broken)))),
             }
+        }
+        if !self.gathered.is_empty() {
+            self.hand.back.push(self.gathered.split().freeze());
         }
         Poll::Ready(self.ended)
     }

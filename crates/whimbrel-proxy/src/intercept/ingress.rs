@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::mpsc;
-use tokio::time::MissedTickBehavior;
+use tokio::time::{Instant, MissedTickBehavior};
 
 use super::accept::Places;
 use super::dns::Answers;
@@ -193,6 +193,13 @@ impl Ingress {
         self.standby(wanted).unwrap_or(wanted)
     }
 
+    /// Waits until flows of a decision go to another peer than this one.
+    async fn replaced(&self, decision: &Decision, peer: &Peer) {
+        while Arc::ptr_eq(self.peer(decision).context(), peer.context()) {
+            tokio::time::sleep(GONE_AFTER).await;
+        }
+    }
+
     /// Returns the standby for a peer that cannot be reached. The settings were checked, so it exists.
     fn standby<'a>(&'a self, wanted: &'a Peer) -> Option<&'a Peer> {
         let mut peer = wanted;
@@ -319,6 +326,7 @@ impl Ingress {
     async fn begin(&self, target: &Target, source: SocketAddr, early: usize) -> Result<Way, Refused> {
         let key = self.key(Protocol::Tcp, target.clone(), source);
         let mut rules = self.0.ruling.watch();
+        let mut deadline = Instant::now() + PATIENCE;
         loop {
             let decision = rules.borrow_and_update().decide(&key);
             let peer = self.peer(&decision).clone();
@@ -336,7 +344,12 @@ impl Ingress {
             self.log(&decision, &key);
             match decision.action {
                 Action::Carry => {
-                    let session = peer.session_within(PATIENCE).await.ok_or(Refused::NoSession)?;
+                    let session = tokio::select! {
+                        session = peer.session_within(deadline - Instant::now()) => session,
+                        // Its standby has come.
+                        () = self.replaced(&decision, &peer) => continue,
+                    };
+                    let session = session.ok_or(Refused::NoSession)?;
                     let mut manner = self.manner(&decision);
                     if let Some(compression) = &mut manner.compression {
                         compression.plain = u32::try_from(early).unwrap_or(u32::MAX);
@@ -364,6 +377,7 @@ impl Ingress {
                     running.record.set_state(FlowState::Waiting);
                     // The sender lives as long as this.
                     rules.changed().await.ok();
+                    deadline = Instant::now() + PATIENCE;
                 }
             }
         }
@@ -405,6 +419,7 @@ impl Ingress {
     }
 
     fn note_refused(&self, target: &Target, source: SocketAddr, why: Refused) {
+        self.0.flows.count_refused(why);
         self.0.first.context().note(
             "flow refused",
             serde_json::json!({

@@ -10,6 +10,8 @@ mod interface;
 #[cfg(target_os = "linux")]
 mod kernel;
 mod ruling;
+#[cfg(target_os = "linux")]
+mod senders;
 mod socks;
 mod socks_udp;
 pub mod tproxy;

@@ -1,6 +1,7 @@
 //! Addresses that mean the host itself or its link. A list of networks does not include them unless it names them.
 
 use std::net::{IpAddr, Ipv6Addr};
+use std::sync::LazyLock;
 
 use ipnet::IpNet;
 
@@ -26,14 +27,14 @@ const SPECIAL: [&str; 16] = [
     "fd20:ce::254/128",
 ];
 
-fn networks() -> impl Iterator<Item = IpNet> {
-    SPECIAL.iter().filter_map(|text| text.parse().ok())
-}
+/// The same, read once: each reply to a program is compared with them.
+static NETWORKS: LazyLock<Vec<IpNet>> =
+    LazyLock::new(|| SPECIAL.iter().filter_map(|text| text.parse().ok()).collect());
 
 /// Returns the special network that an address is in.
 fn special_network(ip: IpAddr) -> Option<IpNet> {
     let ip = embedded(ip.to_canonical());
-    networks().find(|network| network.contains(&ip))
+    NETWORKS.iter().copied().find(|network| network.contains(&ip))
 }
 
 /// Returns whether an address means this host, its link, or a group.
@@ -75,7 +76,7 @@ mod tests {
 
     #[test]
     fn all_special_networks_are_read() {
-        assert_eq!(networks().count(), SPECIAL.len());
+        assert_eq!(NETWORKS.len(), SPECIAL.len());
     }
 
     #[test]

@@ -158,6 +158,15 @@ impl StreamChannel {
         }
         Poll::Ready(answer)
     }
+
+    /// A far end that refuses a flow also stops its stream. Its answer, which says why, is read before the stream ends here.
+    fn poll_why(&mut self, broken: Broken, cx: &mut Context<'_>) -> Poll<Broken> {
+        if matches!((broken, &self.answer), (Broken::Reset(_), Awaited::Answer(_))) {
+            // What it says is kept.
+            ready!(self.poll_answer(cx)).ok();
+        }
+        Poll::Ready(broken)
+    }
 }
 
 fn poll_answer(
@@ -217,20 +226,28 @@ impl Channel for StreamChannel {
 
     fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &mut Bytes) -> Poll<Result<(), Broken>> {
         let Some(cap) = &mut self.cap else {
-            let taken = ready!(self.writer.poll_bytes(cx, bytes)).map_err(|error| broken(&error));
-            return Poll::Ready(taken.map(|taken| bytes.advance(taken)));
+            return match ready!(self.writer.poll_bytes(cx, bytes)) {
+                Ok(taken) => {
+                    bytes.advance(taken);
+                    Poll::Ready(Ok(()))
+                }
+                Err(error) => self.poll_why(broken(&error), cx).map(Err),
+            };
         };
         let granted = ready!(cap.poll_take(cx, bytes.len()));
         let written = self.writer.poll_bytes(cx, &bytes.slice(..granted));
         let taken = if let Poll::Ready(Ok(taken)) = written { taken } else { 0 };
         cap.give_back(granted - taken);
         bytes.advance(taken);
-        written.map(|written| written.map(drop).map_err(|error| broken(&error)))
+        match ready!(written) {
+            Ok(_) => Poll::Ready(Ok(())),
+            Err(error) => self.poll_why(broken(&error), cx).map(Err),
+        }
     }
 
     fn poll_stopped(&mut self, cx: &mut Context<'_>) -> Poll<Broken> {
         match ready!(self.writer.poll_stopped(cx)) {
-            Ok(Some(code)) => Poll::Ready(Broken::Reset(code.0)),
+            Ok(Some(code)) => self.poll_why(Broken::Reset(code.0), cx),
             // Everything was delivered.
             Ok(None) => Poll::Pending,
             Err(error) => Poll::Ready(broken(&error)),

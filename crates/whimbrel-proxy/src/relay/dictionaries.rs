@@ -1,10 +1,10 @@
 //! The dictionaries that the settings name.
 
 use std::collections::BTreeMap;
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use crate::compress::{Dictionary, DictionaryId, InvalidDictionary};
+use crate::compress::{Dictionary, DictionaryId};
 
 /// The dictionaries that the settings name.
 #[derive(Clone, Debug, Default)]
@@ -48,15 +48,31 @@ impl Dictionaries {
 }
 
 fn read(path: &Path) -> Result<Dictionary, String> {
-    let is_large = std::fs::metadata(path).is_ok_and(|file| file.len() > 1 << 20);
-    if is_large {
-        return Err(InvalidDictionary::TooLarge.to_string());
-    }
-    let bytes = std::fs::read(path).map_err(|error| match error.kind() {
+    let said = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => {
             "there is no such file: `whimbrel proxy train` makes one, and both ends need a copy".to_owned()
         }
         _ => error.to_string(),
-    })?;
+    };
+    // A pipe or a device may give nothing for ever, or have no end.
+    if !std::fs::metadata(path).map_err(said)?.is_file() {
+        return Err("it is no regular file".to_owned());
+    }
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path).map_err(said)?;
+    file.take(Dictionary::LARGEST as u64 + 1).read_to_end(&mut bytes).map_err(said)?;
     Dictionary::new(&bytes).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn regression_what_has_no_end_is_not_read() {
+        let refused = |path: &str| read(Path::new(path)).unwrap_err();
+        assert_eq!(refused("/dev/zero"), "it is no regular file");
+        assert_eq!(refused("/"), "it is no regular file");
+        assert!(refused("/nowhere/cot.dict").contains("there is no such file"));
+    }
 }

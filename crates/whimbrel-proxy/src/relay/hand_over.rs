@@ -27,7 +27,8 @@ pub(super) async fn hand_over<C: Channel>(
 ) -> Option<Ended> {
     let record = &*running.record;
     let mut parking = running.parking();
-    record.set_state(FlowState::Running);
+    let state = |is_held| if is_held { FlowState::Held } else { FlowState::Running };
+    record.set_state(state(flow.is_held()));
     let mut active = Instant::now();
     let mut was_reset = pin!(flow.program().was_reset());
     let budget = running.hold_budget();
@@ -57,7 +58,7 @@ pub(super) async fn hand_over<C: Channel>(
                 flow.set_hold(change.hold_bytes.unwrap_or_default(), budget);
                 flow.channel_mut().set_priority(change.priority);
                 flow.channel_mut().set_cap(change.cap);
-                record.set_state(if change.is_held { FlowState::Held } else { FlowState::Running });
+                record.set_state(state(change.is_held));
                 active = Instant::now();
                 continue;
             }

@@ -15,7 +15,7 @@ pub struct Limits {
     pub max_flows_per_peer: usize,
     /// The most connections that are being made for one peer at a time. Default 256. Further ones wait.
     pub max_connecting_per_peer: usize,
-    /// The most UDP programs of one peer at a time. Default 1,024.
+    /// The most UDP programs of one peer at a time, and under TPROXY of one host. Default 1,024.
     pub max_udp_programs: usize,
     /// The most pairs of a UDP program and a remote address at a time, for each session and direction. Default 4,096.
     pub max_udp_contexts: usize,

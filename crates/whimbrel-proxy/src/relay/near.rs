@@ -142,14 +142,31 @@ impl Opened {
         mut self,
         program: Socket,
         limits: &Limits,
-        steering: Steering,
+        mut steering: Steering,
     ) -> Result<Option<Ended>, Refused> {
-        if self.wish.is_some() && !self.is_answered {
-            self.answer().await?;
+        let mut is_held = false;
+        while self.wish.is_some() && !self.is_answered {
+            tokio::select! {
+                answer = self.answer() => {
+                    answer?;
+                }
+                () = program.was_reset() => return Err(Refused::ProgramGone),
+                change = steering.changed() => {
+                    if let Some(code) = change.ends {
+                        self.channel.reset(code);
+                        return Ok(Some(Ended::GivenUp(code)));
+                    }
+                    is_held = change.is_held;
+                    self.channel.set_priority(change.priority);
+                    self.channel.set_cap(change.cap);
+                }
+            }
         }
         let Self { channel, running, wish, restarts, .. } = self;
         let channel = Carrier::new(channel, wish.map(|wish| (wish, 0)), &running.record, &restarts);
-        run(Flow::new(program, channel), running, limits, steering).await
+        let mut flow = Flow::new(program, channel);
+        flow.set_held(is_held);
+        run(flow, running, limits, steering).await
     }
 }
 

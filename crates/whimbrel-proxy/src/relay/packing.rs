@@ -83,9 +83,11 @@ impl Session {
     /// is reset.
     pub(crate) fn unpack(&self, parcel: FlowParcel) -> Option<Unpacked> {
         let context = self.context();
+        let OtherEnd::Stream(_, saved) = &parcel.other else { return None };
+        // First, so that the peer hears of a flow that cannot go on: a stream that is dropped is reset.
+        let stream = self.mocket().stream(StreamId(saved.stream))?;
         let running = running(&parcel, &context.peer, &context.flows, &context.limits)?;
         let FlowParcel { program, other: OtherEnd::Stream(_, saved), hand, .. } = parcel else { return None };
-        let stream = self.mocket().stream(StreamId(saved.stream))?;
         let program = Socket::resumed(socket(program).ok()?, hand.back_state == Direction::Done);
         let channel = StreamChannel::resumed(self.mocket().clone(), stream, &saved, self.bond());
         let carrier = match saved.paused {

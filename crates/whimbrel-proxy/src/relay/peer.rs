@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
-use whimbrel::{Endpoint, LocalPath, Mocket, Url};
+use whimbrel::{CloseReason, ConnectError, Endpoint, LocalPath, Mocket, Url};
 
 use super::network::network;
 use super::session::{Session, SessionContext};
@@ -102,9 +102,9 @@ impl Peer {
     }
 
     /// Uses this session until it is over. New flows go to the newest one.
-    pub async fn attend(&self, mocket: Mocket) {
+    pub async fn attend(&self, mocket: Mocket) -> CloseReason {
         let session = self.begin(mocket);
-        self.serve(session).await;
+        self.serve(session).await
     }
 
     /// Begins to use a session. [`Peer::serve`] must run.
@@ -124,7 +124,7 @@ impl Peer {
     }
 
     /// Serves the peer over a session until that is over.
-    pub(crate) async fn serve(&self, session: Arc<Session>) {
+    pub(crate) async fn serve(&self, session: Arc<Session>) -> CloseReason {
         let reason = Arc::clone(&session).serve().await;
         self.0.context.note("session ended", serde_json::json!({ "why": reason.to_string() }));
         self.0.current.send_modify(|(sessions, state)| {
@@ -133,6 +133,7 @@ impl Peer {
                 *state = PeerState::Failed(reason.to_string());
             }
         });
+        reason
     }
 
     /// Waits until a session that is being resumed is there, for a while, and then until there is none.
@@ -143,7 +144,7 @@ impl Peer {
         }
     }
 
-    /// Dials the peer, and dials again whenever the session is over. `tell` hears of each change.
+    /// Dials the peer, and dials again whenever the session is over, until this end closes it. `tell` hears of each change.
     pub async fn dial(&self, endpoint: &Endpoint, url: &Url, tell: impl Fn(&PeerState)) {
         let mut pause = FIRST_PAUSE;
         loop {
@@ -151,9 +152,12 @@ impl Peer {
             match endpoint.connect(url).await {
                 Ok(mocket) => {
                     tell(&PeerState::Connected);
-                    self.attend(mocket).await;
+                    if self.attend(mocket).await == CloseReason::Local {
+                        return;
+                    }
                     tell(&self.state());
                 }
+                Err(ConnectError::EndpointClosed | ConnectError::Closed(CloseReason::Local)) => return,
                 Err(error) => {
                     let failed = PeerState::Failed(error.to_string());
                     if self.session().is_none() && self.state() != failed {

@@ -12,6 +12,7 @@ use super::carrier::Carrier;
 use super::direct::Direct;
 use super::limits::Limits;
 use super::metrics::FlowMetrics;
+use super::near::Refused;
 use super::over::Over;
 use super::parking::{Other, Parked, Parking, ParkingLot};
 use super::socket::Socket;
@@ -359,6 +360,13 @@ impl Flows {
     fn count(&self, counts: impl Fn(&FlowRecord) -> bool) -> usize {
         let running = self.0.running.lock().unwrap_or_else(PoisonError::into_inner);
         running.values().filter(|record| counts(record)).count()
+    }
+
+    /// Counts a flow of this end that could not be opened, unless the table has counted it already.
+    pub(crate) fn count_refused(&self, why: Refused) {
+        if why != Refused::Limit {
+            self.refuse();
+        }
     }
 
     /// Counts a flow that could not be opened.

@@ -128,6 +128,7 @@ impl SessionContext {
 
     /// Notes a flow that the far end refused after its program was let in.
     pub(crate) fn note_refused(&self, record: &FlowRecord, why: Refused) {
+        self.flows.count_refused(why);
         self.note("flow refused", serde_json::json!({
             "protocol": record.protocol, "by_peer": record.by_peer, "target": record.target, "program": record.program,
             "rule": record.rule, "why": why.to_string(),

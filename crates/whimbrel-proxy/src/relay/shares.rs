@@ -39,10 +39,11 @@ pub(super) struct Shares {
 
 impl Shares {
     pub(super) fn new(limits: &Limits, compression: &Budget) -> Self {
-        let shared = |most| Arc::new(Semaphore::new(most));
+        let semaphore = |most: usize| Semaphore::new(most.min(Semaphore::MAX_PERMITS));
+        let shared = |most| Arc::new(semaphore(most));
         Self {
             flows: shared(limits.max_flows_per_peer),
-            connecting: Semaphore::new(limits.max_connecting_per_peer),
+            connecting: semaphore(limits.max_connecting_per_peer),
             look_ups: shared(LOOK_UPS),
             udp_programs: shared(limits.max_udp_programs),
             echoes: Mutex::new(Allowance::new(ECHOES_PER_SECOND)),
@@ -64,4 +65,19 @@ impl Shares {
 
 fn take(allowance: &Mutex<Allowance>) -> bool {
     allowance.lock().unwrap_or_else(PoisonError::into_inner).take(Instant::now())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn regression_a_limit_may_be_as_large_as_a_number_can_be() {
+        let (max_flows_per_peer, max_connecting_per_peer, max_udp_programs) =
+            (usize::MAX, usize::MAX, usize::MAX);
+        let limits =
+            Limits { max_flows_per_peer, max_connecting_per_peer, max_udp_programs, ..Limits::default() };
+        let shares = Shares::new(&limits, &Budget::new(usize::MAX, usize::MAX));
+        assert_eq!(shares.flows.available_permits(), Semaphore::MAX_PERMITS);
+    }
 }

@@ -20,7 +20,7 @@ impl Wish {
     /// Grants as much of the wish as this end can. `None`: there are too many contexts.
     pub(super) fn new(asked: Compression, context: &SessionContext) -> Option<Self> {
         let dictionary = asked.dictionary.and_then(|id| context.dictionaries.of_id(id)).cloned();
-        let share = context.shares.compression.take(asked.method, dictionary.is_some())?;
+        let share = context.shares.compression.take(asked.method, dictionary.as_ref())?;
         Some(Self { method: asked.method, dictionary, share })
     }
 
@@ -48,7 +48,7 @@ impl Wish {
             Some(id) => Some(context.dictionaries.of_id(id)?.clone()),
             None => None,
         };
-        let share = context.shares.compression.take(paused.method, dictionary.is_some())?;
+        let share = context.shares.compression.take(paused.method, dictionary.as_ref())?;
         Some(Self { method: paused.method, dictionary, share })
     }
 

@@ -17,6 +17,8 @@ const LONGEST: u64 = 4_096;
 const READY: &str = "whimbrel-proxy hands over";
 const GO: &str = "go";
 const DONE: &str = "done";
+const ENDS: &str = "ends";
+const BACK: &str = "goes on itself";
 
 /// The connection between the process that hands over and the one that takes over. All methods block.
 #[derive(Debug)]
@@ -52,10 +54,20 @@ impl Dialog {
     /// It does not. This process is to go on itself.
     pub fn give(&self, parcel: &Parcel) -> Result<(), HandOverError> {
         send(parcel, &self.0)?;
-        self.hear(DONE)?;
+        self.hear_end()?;
         // What is in the kernel is the other's, and stays there when this process ends.
         parcel.interception.iter().for_each(|interception| interception.own(false));
         Ok(())
+    }
+
+    /// Waits until the other process goes on with the parcel, and agrees.
+    fn hear_end(&self) -> Result<(), HandOverError> {
+        let heard = self.hear(DONE).and_then(|()| self.say(ENDS));
+        if heard.is_err() {
+            // The other one may be late, and must not go on as well.
+            self.say(BACK).ok();
+        }
+        heard
     }
 
     /// Waits for an offer, takes it, and receives the parcel.
@@ -68,12 +80,18 @@ impl Dialog {
         receive(&self.0)
     }
 
-    /// Says that this process goes on with what it got. The other one ends.
+    /// Says that this process goes on with what it got, and waits until the other one ends. One that was killed meanwhile
+    /// has ended, too: only this process has what it gave.
     ///
     /// # Errors
-    /// The other process is gone.
+    /// The other process goes on itself.
     pub fn done(&self) -> Result<(), HandOverError> {
-        self.say(DONE)
+        let said = self.say(DONE);
+        match self.hear(ENDS) {
+            Err(HandOverError::Gone(error)) if is_end(&error) => Ok(()),
+            Err(HandOverError::Version) => Err(HandOverError::TookBack),
+            heard => said.and(heard),
+        }
     }
 
     fn say(&self, line: &str) -> Result<(), HandOverError> {
@@ -89,5 +107,50 @@ impl Dialog {
             "" => Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
             _ => Err(HandOverError::Version),
         }
+    }
+}
+
+/// Whether an error means that the other process has closed its end without a word.
+fn is_end(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An old process that has offered, and a new one that has taken the parcel.
+    fn dialog() -> (Dialog, Dialog) {
+        let (old, new) = UnixStream::pair().unwrap();
+        let (old, new) = (Dialog::new(old).unwrap(), Dialog::new(new).unwrap());
+        std::thread::scope(|scope| {
+            let taking = scope.spawn(|| new.take().unwrap());
+            old.offer().unwrap();
+            send(&Parcel::default(), &old.0).unwrap();
+            taking.join().unwrap();
+        });
+        (old, new)
+    }
+
+    #[test]
+    fn regression_the_new_process_goes_on_if_the_old_one_is_killed_after_the_parcel() {
+        let (old, new) = dialog();
+        drop(old);
+        new.done().unwrap();
+    }
+
+    #[test]
+    fn regression_only_one_process_goes_on_if_the_new_one_is_late() {
+        let (old, new) = dialog();
+        old.0.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+        assert!(old.hear_end().is_err(), "it waits no longer");
+        drop(old);
+        assert!(matches!(new.done(), Err(HandOverError::TookBack)));
+        let (old, new) = dialog();
+        std::thread::scope(|scope| {
+            let done = scope.spawn(|| new.done());
+            old.hear_end().unwrap();
+            done.join().unwrap().unwrap();
+        });
     }
 }

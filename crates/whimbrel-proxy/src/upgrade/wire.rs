@@ -39,6 +39,9 @@ pub enum HandOverError {
          --replace"
     )]
     Version,
+    /// The other process waited for too long.
+    #[error("the running proxy goes on itself, since this one took too long: try again")]
+    TookBack,
     /// The bytes that came are no parcel.
     #[error("the running proxy handed over something that cannot be read")]
     Malformed,

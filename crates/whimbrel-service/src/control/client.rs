@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 
+use super::server::own_user;
 use super::{Answer, Request};
 
 /// How long a service may take to answer.
@@ -63,9 +64,14 @@ pub async fn ask(path: &Path, request: Request) -> Result<serde_json::Value, Ask
 /// defined by the service; it is closed if the service cannot do that.
 ///
 /// # Errors
-/// No service listens.
+/// No service listens, or it is another user's.
 pub async fn take_over(path: &Path) -> Result<UnixStream, AskError> {
     let mut stream = UnixStream::connect(path).await.map_err(|error| unreachable(path, error))?;
+    // What another user hands over could be anything, and this process may have more rights.
+    let owner = stream.peer_cred().map_err(|error| unreachable(path, error))?.uid();
+    if !own_user().is_ok_and(|own| own == owner) {
+        return Err(AskError::Forbidden(path.to_owned()));
+    }
     let mut line = serde_json::to_vec(&Request::HandOver).map_err(|_| AskError::NoAnswer(path.to_owned()))?;
     line.push(b'\n');
     stream.write_all(&line).await.map_err(|_| AskError::NoAnswer(path.to_owned()))?;

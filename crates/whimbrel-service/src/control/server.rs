@@ -1,14 +1,13 @@
 //! The server of the control socket.
 
-#[cfg(target_os = "linux")]
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::io;
 #[cfg(target_os = "linux")]
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[cfg(target_os = "linux")]
 use socket2::{Domain, SockAddr, Socket, Type};
@@ -27,6 +26,9 @@ use crate::service::Subject;
 const CLIENTS: usize = 16;
 /// How long a client may be silent before it is disconnected.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// How long another service may take to make its socket in the same folder, and how often it is looked at.
+const LOCKING: Duration = Duration::from_secs(2);
+const LOOK: Duration = Duration::from_millis(5);
 /// The mode of the socket's file.
 const PRIVATE: u32 = 0o600;
 /// The user that may do everything.
@@ -51,6 +53,8 @@ impl ControlServer {
         commands: mpsc::Sender<Command>,
     ) -> Result<Self, ServiceError> {
         let failed = |error| ServiceError::Control { path: path.clone(), error };
+        // Of services that start at once on one path, only one finds it free.
+        let _lock = lock_folder(&path).await;
         if UnixStream::connect(&path).await.is_ok() {
             return Err(ServiceError::ControlInUse(path));
         }
@@ -65,8 +69,7 @@ impl ControlServer {
 impl Drop for ControlServer {
     fn drop(&mut self) {
         self.task.abort();
-        // Of two services that start at once on one path, the second replaces the first one's file. It would be out
-        // of reach if the first took the file along.
+        // If somebody has removed the file, another service may have made one of its own.
         if FileId::of(&self.path).is_ok_and(|found| found == self.file) {
             // The file may be gone already.
             std::fs::remove_file(&self.path).ok();
@@ -83,6 +86,21 @@ impl FileId {
         let found = std::fs::symlink_metadata(path)?;
         Ok(Self(found.dev(), found.ino()))
     }
+}
+
+/// Locks the folder of a socket, for as long as what is returned lives. None: it cannot be locked, or somebody has locked it
+/// for very long, who is not waited for.
+async fn lock_folder(path: &Path) -> Option<File> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = File::open(folder).ok()?;
+    let deadline = Instant::now() + LOCKING;
+    while let Err(TryLockError::WouldBlock) = folder.try_lock() {
+        if Instant::now() > deadline {
+            return None;
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+    Some(folder)
 }
 
 /// Binds a socket that no other user can connect to at any time: it gets its final name only once its mode is set.
@@ -128,7 +146,7 @@ fn bind_shut(path: &Path) -> io::Result<UnixListener> {
 }
 
 /// Returns the user that this process acts as.
-fn own_user() -> io::Result<u32> {
+pub(super) fn own_user() -> io::Result<u32> {
     Ok(UnixStream::pair()?.0.peer_cred()?.uid())
 }
 

@@ -1,10 +1,14 @@
 //! The names, marks and numbers of tables that an instance calls its own in the kernel. Several instances can run beside
 //! one another, so each has its own; and whoever finds one knows whose it is.
 
+use std::net::SocketAddr;
+
 /// The most instances in one network namespace.
 pub(in crate::intercept) const MOST_INSTANCES: u8 = 16;
 /// The first routing table of ours; an instance has two.
 const TABLES: u32 = 7_700;
+/// The port of locks. Nobody uses it since the remote job entry of the ARPANET.
+const LOCK_PORT: u16 = 77;
 /// The mark, above the first, of sockets that answer in the name of others.
 const REPLIES: u32 = 0xff;
 
@@ -37,9 +41,9 @@ impl Names {
         self.number
     }
 
-    /// Its abstract socket: whoever has that one is the instance. The kernel takes it back when the process ends.
-    pub(in crate::intercept) fn lock(&self) -> String {
-        format!("whimbrel-intercept-{}", self.number)
+    /// Its address on loopback: whoever has bound a TCP socket to it is the instance. Only root may have that port.
+    pub(in crate::intercept) fn lock(&self) -> SocketAddr {
+        ([127, 87, 72, self.number], LOCK_PORT).into()
     }
 
     /// Its interface, into which the kernel routes what is intercepted.

@@ -156,7 +156,7 @@ impl Interception {
         let echoes = Echoes::new(ingress.clone(), Arc::clone(&tun));
         let gate = Gate::new(ingress.clone(), Arc::clone(&tun), Arc::clone(&echoes));
         let wanted = self.wanted(settings, &ingress);
-        let datagrams = Datagrams::new(ingress, tun, Arc::clone(&self.replies));
+        let datagrams = Datagrams::new(ingress, tun, Arc::clone(&self.replies), settings.except.clone());
         let tcp = self.tcp.iter().map(|socket| tokio::net::TcpListener::from_std(socket.try_clone()?));
         let tcp: Vec<_> = tcp.collect::<io::Result<_>>().map_err(&failed)?;
         let udp = self.udp.iter().map(|socket| tokio::net::UdpSocket::from_std(socket.try_clone()?));

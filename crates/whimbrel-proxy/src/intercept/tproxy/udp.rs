@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use ipnet::IpNet;
 use tokio::net::UdpSocket;
 use tokio::time::interval;
 
@@ -28,17 +29,25 @@ pub(super) struct Datagrams {
     ingress: Ingress,
     tun: Arc<Tun>,
     replies: Arc<Replies>,
+    /// Networks that programs reach without the proxy.
+    except: Vec<IpNet>,
 }
 
 impl Datagrams {
-    /// Datagrams that go where the rules say. Replies go out by `replies`.
-    pub(super) fn new(ingress: Ingress, tun: Arc<Tun>, replies: Arc<Replies>) -> Arc<Self> {
-        Arc::new(Self { ingress, tun, replies })
+    /// Datagrams that go where the rules say. Replies go out by `replies`. Programs reach the networks in `except` without the
+    /// proxy.
+    pub(super) fn new(
+        ingress: Ingress,
+        tun: Arc<Tun>,
+        replies: Arc<Replies>,
+        except: Vec<IpNet>,
+    ) -> Arc<Self> {
+        Arc::new(Self { ingress, tun, replies, except })
     }
 
     /// Takes the datagrams of one family, for ever.
     pub(super) async fn take(self: Arc<Self>, socket: UdpSocket) {
-        let mut programs = UdpPrograms::new(self.ingress.clone(), Arc::clone(&self));
+        let mut programs = UdpPrograms::new(self.ingress.clone(), Arc::clone(&self), self.except.clone());
         let (mut buffer, mut look) = (vec![0; LARGEST], interval(LOOK));
         loop {
             let received = tokio::select! {

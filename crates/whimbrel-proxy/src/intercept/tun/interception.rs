@@ -122,8 +122,11 @@ impl Service {
                 (Tcp::Userspace(_), _) | (_, Err(_)) => return,
             }
         }
-        let mut programs =
-            UdpPrograms::new(gate.ingress().clone(), Replies::new(Arc::clone(&device), addresses));
+        let mut programs = UdpPrograms::new(
+            gate.ingress().clone(),
+            Replies::new(Arc::clone(&device), addresses),
+            Vec::new(),
+        );
         let (mut look, mut gone) = (interval(LOOK), std::pin::pin!(gone));
         let mut is_there = true;
         loop {

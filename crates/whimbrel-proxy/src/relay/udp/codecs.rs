@@ -49,7 +49,7 @@ impl Codecs {
             Some(id) => Some(self.context.dictionaries.of_id(id)?),
             None => None,
         };
-        let share = self.context.shares.compression.take(method, dictionary.is_some())?;
+        let share = self.context.shares.compression.take(method, dictionary)?;
         Some((DatagramCodec::new(method, dictionary).ok()?, share))
     }
 

@@ -1,11 +1,11 @@
 //! The far end of UDP programs: one socket a program and family, from which it reaches all its remotes. So a reply may
 //! come from anywhere (endpoint-independent mapping and filtering, RFC 4787 sections 4.1 and 5).
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use socket2::SockRef;
@@ -29,6 +29,12 @@ use crate::upgrade::UdpParts;
 const MOST_WAITING: usize = 16;
 /// Their bytes, for all names of a session.
 const MOST_WAITING_BYTES: usize = 1 << 20;
+/// The part of the limit on idleness after which a program makes room for another.
+const QUIET: u32 = 10;
+/// The least time between two searches for such programs.
+const PAUSE: Duration = Duration::from_secs(1);
+/// The part of all contexts that is forgotten at once if there are too many.
+const FORGOTTEN: usize = 16;
 /// The largest payload of UDP. Nothing longer was a datagram.
 const LONGEST: usize = 65_507;
 /// The largest datagram of UDP.
@@ -46,6 +52,8 @@ pub(crate) struct FarPrograms {
     programs: HashMap<SocketAddr, FarProgram>,
     /// Bytes that wait for names.
     waiting: usize,
+    /// When quiet programs were last searched for.
+    searched: Option<Instant>,
 }
 
 /// An address that was looked up.
@@ -110,7 +118,7 @@ impl FarPrograms {
     ) -> Self {
         let (contexts, programs) = (HashMap::new(), HashMap::new());
         let pings = Pings::new(Arc::clone(&context), Arc::clone(&outgoing));
-        Self { context, outgoing, codecs, found, pings, contexts, programs, waiting: 0 }
+        Self { context, outgoing, codecs, found, pings, contexts, programs, waiting: 0, searched: None }
     }
 
     /// Returns what another process needs to go on: announcements of contexts, and each program with its sockets.
@@ -288,21 +296,38 @@ impl FarPrograms {
     /// Closes the sockets of programs that were idle for too long.
     pub(crate) fn sweep(&mut self) {
         self.pings.sweep();
-        let (now, idle) = (Instant::now(), self.context.limits.udp_idle);
-        let gone: Vec<_> = self
-            .programs
-            .iter_mut()
-            .filter_map(|(program, far)| far.is_idle(now, idle).then_some(*program))
-            .collect();
-        for program in gone {
-            self.programs.remove(&program);
-            self.outgoing.forget(program);
-            let of_program =
-                |entry: &Entry| entry.announced.program == program && !entry.announced.to_program;
-            let contexts = self.contexts.iter().filter(|(_, entry)| of_program(entry));
-            let contexts: Vec<_> = contexts.map(|(context, _)| *context).collect();
-            contexts.into_iter().for_each(|context| self.forget(context));
+        self.close_idle(self.context.limits.udp_idle);
+    }
+
+    /// Closes those of programs that were quiet for a part of that time, so that whoever uses many ports in turn keeps others out
+    /// for no longer.
+    fn close_quiet(&mut self) {
+        let now = Instant::now();
+        if self.searched.is_none_or(|last| now.duration_since(last) >= PAUSE) {
+            self.searched = Some(now);
+            self.close_idle(self.context.limits.udp_idle / QUIET);
         }
+    }
+
+    fn close_idle(&mut self, idle: Duration) {
+        let now = Instant::now();
+        let mut gone = BTreeSet::new();
+        self.programs.retain(|program, far| {
+            let is_idle = far.is_idle(now, idle);
+            if is_idle {
+                gone.insert(*program);
+            }
+            !is_idle
+        });
+        if gone.is_empty() {
+            return;
+        }
+        gone.iter().for_each(|program| self.outgoing.forget(*program));
+        // All at once: a peer may have many of both.
+        let is_gone = |entry: &Entry| gone.contains(&entry.announced.program) && !entry.announced.to_program;
+        let contexts = self.contexts.iter().filter(|(_, entry)| is_gone(entry));
+        let contexts: Vec<_> = contexts.map(|(context, _)| *context).collect();
+        contexts.into_iter().for_each(|context| self.forget(context));
     }
 
     fn send(
@@ -313,6 +338,9 @@ impl FarPrograms {
         (payload, saved): (&[u8], usize),
     ) -> Result<(), Refusal> {
         if !self.programs.contains_key(&program) {
+            if self.context.shares.udp_programs.available_permits() == 0 {
+                self.close_quiet();
+            }
             let far = self.begin(program).ok_or(Refusal::Limit)?;
             self.programs.insert(program, far);
         }
@@ -371,11 +399,15 @@ impl FarPrograms {
         State::LookingUp(Vec::new())
     }
 
-    /// Forgets the context that was quiet for the longest time. If the peer still uses it, it is told.
+    /// Forgets the contexts that were quiet for the longest time: some at once, since a peer's flood of new ones would
+    /// otherwise cost a search each. If the peer still uses one, it is told.
     fn make_room(&mut self) {
-        let oldest = self.contexts.iter().min_by_key(|(_, entry)| entry.used).map(|(context, _)| *context);
-        if let Some(oldest) = oldest {
-            self.forget(oldest);
+        let mut by_use: Vec<_> =
+            self.contexts.iter().map(|(context, entry)| (entry.used, *context)).collect();
+        let last = by_use.len() / FORGOTTEN;
+        if last < by_use.len() {
+            by_use.select_nth_unstable(last);
+            by_use[..=last].iter().for_each(|(_, context)| self.forget(*context));
         }
     }
 
@@ -399,7 +431,7 @@ impl FarProgram {
         }
     }
 
-    fn is_idle(&mut self, now: Instant, limit: std::time::Duration) -> bool {
+    fn is_idle(&mut self, now: Instant, limit: Duration) -> bool {
         let (to_peer, from_peer) = self.running.record.bytes();
         if to_peer + from_peer != self.seen.0 {
             self.seen = (to_peer + from_peer, now);

@@ -1,11 +1,12 @@
 //! Datagrams to the peer, and the contexts that this end has announced.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use tokio::task::AbortHandle;
 use whimbrel::{Mocket, Outcome};
 
 use super::codecs::Codecs;
@@ -37,8 +38,8 @@ pub(crate) struct Outgoing {
 #[derive(Debug, Default)]
 struct Table {
     next: u64,
-    /// The number of contexts of each program.
-    programs: HashMap<SocketAddr, usize>,
+    /// The contexts of each program.
+    programs: HashMap<SocketAddr, BTreeSet<u64>>,
     contexts: HashMap<Arc<Announcement>, Entry>,
     /// When quiet contexts were last searched for.
     searched: Option<Instant>,
@@ -52,6 +53,18 @@ struct Entry {
     /// Whether the peer takes its datagrams compressed, too.
     compresses: bool,
     used: Instant,
+    /// What announces it. A peer that reads nothing and forgets contexts would gather such tasks, so each has one.
+    announcing: Option<Announcing>,
+}
+
+/// A task that announces a context. It ends with this.
+#[derive(Debug)]
+struct Announcing(AbortHandle);
+
+impl Drop for Announcing {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -122,7 +135,12 @@ impl Outgoing {
 
     /// Forgets the contexts of a program that is gone.
     pub(crate) fn forget(&self, program: SocketAddr) {
-        self.lock().keep(|announcement, _| announcement.program != program);
+        let mut table = self.lock();
+        for number in table.programs.remove(&program).unwrap_or_default() {
+            if let Some(announcement) = table.numbers.remove(&number) {
+                table.contexts.remove(&announcement);
+            }
+        }
     }
 
     pub(crate) fn on_refused(&self, context: Context, refusal: Refusal) {
@@ -154,26 +172,26 @@ impl Outgoing {
             return Some((Context(entry.number), before, compression.filter(|_| entry.compresses)));
         }
         // One program, or who sends to it from many ports, takes no more than a share.
-        let of_program = table.programs.get(&announcement.program).copied().unwrap_or(0);
+        let of_program = table.of_program(announcement.program);
         let is_full = table.contexts.len() >= self.most || of_program >= (self.most / SHARE).max(1);
         if is_full && !table.make_room(now, announcement.program, self.most) {
             return None;
         }
-        *table.programs.entry(announcement.program).or_default() += 1;
         let number = table.next;
+        table.programs.entry(announcement.program).or_default().insert(number);
         // The next one is for compressed datagrams.
         table.next += if compression.is_some() { 2 } else { 1 };
         let shared = Arc::new(announcement.clone());
         table.numbers.insert(number, Arc::clone(&shared));
-        table
-            .contexts
-            .insert(shared, Entry { number, state: State::Announcing, compresses: false, used: now });
+        let entry =
+            Entry { number, state: State::Announcing, compresses: false, used: now, announcing: None };
+        table.contexts.insert(shared, entry);
         Some((Context(number), State::New, None))
     }
 
     fn announce(self: &Arc<Self>, context: Context, announcement: Announcement) {
         let this = Arc::clone(self);
-        tokio::spawn(async move {
+        let task = tokio::spawn(async move {
             let message = Datagram::Announcement(context, announcement).to_bytes();
             let Ok(delivery) = this.announcements.send_tracked(message).await else { return };
             let state = match delivery.outcome().await {
@@ -182,6 +200,8 @@ impl Outgoing {
             };
             this.advance(context, state);
         });
+        let announcing = Announcing(task.abort_handle());
+        self.change(context, |entry| entry.announcing = Some(announcing));
     }
 
     /// Sets the state of a context whose announcement was on its way, unless the peer has refused it meanwhile.
@@ -220,25 +240,25 @@ impl Table {
             return false;
         }
         self.searched = Some(now);
-        self.keep(|_, entry| now.duration_since(entry.used) < QUIET);
-        let of_program = self.programs.get(&program).copied().unwrap_or(0);
-        self.contexts.len() < most && of_program < (most / SHARE).max(1)
-    }
-
-    fn keep(&mut self, stays: impl Fn(&Announcement, &Entry) -> bool) {
         let Self { contexts, numbers, programs, .. } = self;
         contexts.retain(|announcement, entry| {
-            if stays(announcement, entry) {
+            if now.duration_since(entry.used) < QUIET {
                 return true;
             }
             numbers.remove(&entry.number);
-            if let Some(count) = programs.get_mut(&announcement.program) {
-                *count -= 1;
-                if *count == 0 {
+            if let Some(of_program) = programs.get_mut(&announcement.program) {
+                of_program.remove(&entry.number);
+                if of_program.is_empty() {
                     programs.remove(&announcement.program);
                 }
             }
             false
         });
+        self.contexts.len() < most && self.of_program(program) < (most / SHARE).max(1)
+    }
+
+    /// Returns the number of contexts of a program.
+    fn of_program(&self, program: SocketAddr) -> usize {
+        self.programs.get(&program).map_or(0, BTreeSet::len)
     }
 }
