@@ -137,7 +137,7 @@ impl fmt::Display for RelayReport {
 
 type Row = (&'static str, fn(&LinkStats) -> u64);
 
-const ROWS: [Row; 12] = [
+const ROWS: [Row; 13] = [
     ("packets offered", |stats| stats.offered),
     ("packets delivered", |stats| stats.delivered),
     ("IP bytes delivered", |stats| stats.delivered_bytes),
