@@ -5,6 +5,7 @@
 //!   four are pure.
 //! - [`intercept`] takes programs' connections: SOCKS5, HTTP CONNECT, fixed forwards, and TPROXY. [`relay`] has the
 //!   sockets.
+//! - `connector` is what carries a session: Whimbrel's transport, or one TCP connection.
 //! - [`upgrade`] is what one process hands over to another.
 //! - [`Proxy`] puts them together.
 //!
@@ -13,6 +14,7 @@
 #![warn(missing_debug_implementations)]
 
 pub mod compress;
+mod connector;
 pub mod flow;
 mod handing_over;
 pub mod intercept;
@@ -24,5 +26,6 @@ mod settings;
 mod text;
 pub mod upgrade;
 
-pub use proxy::{News, Proxy, ProxyStatus, StartError};
+pub use connector::{Connector, Listen, PeerUrl, PeerUrlError};
+pub use proxy::{News, Proxy, ProxyStatus, StartError, TcpConnector};
 pub use settings::{PeerSettings, Settings, SettingsError, WaysIn};

@@ -1,16 +1,14 @@
 //! A byte stream of a session, as a flow sees it.
 
-use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
 use serde::{Deserialize, Serialize};
-use tokio::io::AsyncWrite;
-use whimbrel::{Mocket, Stream, StreamId, StreamIoError, StreamReader, StreamWriter};
+use whimbrel::StreamId;
 
 use super::near::Refused;
-use super::reach::is_reachable;
 use crate::compress::Paused;
+use crate::connector::{Failure, Link, Stream, StreamReader, StreamWriter};
 use crate::flow::{Broken, Channel};
 use crate::protocol::{Agreement, Answer, AnswerReader, Datagram, Outcome, codes};
 
@@ -23,7 +21,7 @@ const DEFAULT_PRIORITY: u8 = 100;
 /// A byte stream of a session.
 #[derive(Debug)]
 pub(crate) struct StreamChannel {
-    mocket: Mocket,
+    link: Link,
     reader: StreamReader,
     writer: StreamWriter,
     answer: Awaited,
@@ -55,28 +53,28 @@ enum Awaited {
 
 impl StreamChannel {
     /// A stream of the peer, whose next bytes are the program's.
-    pub(crate) fn accepted(mocket: Mocket, stream: Stream, priority: Option<u8>) -> Self {
+    pub(crate) fn accepted(link: Link, stream: Stream, priority: Option<u8>) -> Self {
         let (reader, mut writer) = stream.into_split();
         if let Some(priority) = priority {
             writer.set_priority(priority);
         }
-        Self { mocket, reader, writer, answer: Awaited::Nothing, priority, is_opener: false }
+        Self { link, reader, writer, answer: Awaited::Nothing, priority, is_opener: false }
     }
 
     /// A stream that this end has opened, whose first bytes are the far end's answer.
-    pub(crate) fn opened(mocket: Mocket, stream: Stream, priority: Option<u8>) -> Self {
+    pub(crate) fn opened(link: Link, stream: Stream, priority: Option<u8>) -> Self {
         let answer = Awaited::Answer(AnswerReader::default());
-        Self { answer, is_opener: true, ..Self::accepted(mocket, stream, priority) }
+        Self { answer, is_opener: true, ..Self::accepted(link, stream, priority) }
     }
 
     /// A stream of a session that was resumed. `answer`: what there is of the far end's answer, if that is not whole.
-    pub(super) fn resumed(mocket: Mocket, stream: Stream, saved: &Saved) -> Self {
+    pub(super) fn resumed(link: Link, stream: Stream, saved: &Saved) -> Self {
         let answer = match &saved.answer {
             Some(begun) => Awaited::Answer(AnswerReader::begun(begun)),
             None => Awaited::Nothing,
         };
         let is_opener = saved.is_opener;
-        Self { answer, is_opener, ..Self::accepted(mocket, stream, saved.priority) }
+        Self { answer, is_opener, ..Self::accepted(link, stream, saved.priority) }
     }
 
     /// Returns what is not part of the session, with the compression if it is compressed. The session keeps the rest, so it
@@ -94,7 +92,7 @@ impl StreamChannel {
     pub(super) fn ask_for_restart(&self) {
         let message = Datagram::Restart(self.reader.id().0).to_bytes();
         // It is reliable. If too much waits already, the flow does not settle in time.
-        self.mocket.sender().unsequenced().build().try_send(message).ok();
+        self.link.sure_messages().try_send(message);
     }
 
     pub(super) fn id(&self) -> StreamId {
@@ -102,8 +100,8 @@ impl StreamChannel {
     }
 
     /// The session that the stream belongs to.
-    pub(super) fn mocket(&self) -> &Mocket {
-        &self.mocket
+    pub(super) fn link(&self) -> &Link {
+        &self.link
     }
 
     /// Returns why the far end has refused the flow, if it has.
@@ -155,11 +153,11 @@ fn poll_answer(
     }
 }
 
-fn broken(error: &StreamIoError) -> Broken {
-    match error {
-        StreamIoError::Reset(code) | StreamIoError::Stopped(code) => Broken::Reset(code.0),
-        StreamIoError::Ended => Broken::Reset(codes::RESET),
-        _ => Broken::Lost,
+fn broken(failure: Failure) -> Broken {
+    match failure {
+        Failure::Reset(code) | Failure::Stopped(code) => Broken::Reset(code),
+        Failure::Ended => Broken::Reset(codes::RESET),
+        Failure::Over => Broken::Lost,
     }
 }
 
@@ -184,7 +182,7 @@ impl Channel for StreamChannel {
                 // What came before goes first. The end is read again.
                 Poll::Ready(_) | Poll::Pending if !bytes.is_empty() => break,
                 Poll::Ready(Ok(None)) => return Poll::Ready(Ok(false)),
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(broken(&error))),
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(broken(error))),
                 Poll::Pending => return Poll::Pending,
             }
         }
@@ -192,21 +190,21 @@ impl Channel for StreamChannel {
     }
 
     fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &mut Bytes) -> Poll<Result<(), Broken>> {
-        let taken = ready!(self.writer.poll_bytes(cx, bytes)).map_err(|error| broken(&error));
+        let taken = ready!(self.writer.poll_bytes(cx, bytes)).map_err(broken);
         Poll::Ready(taken.map(|taken| bytes.advance(taken)))
     }
 
     fn poll_stopped(&mut self, cx: &mut Context<'_>) -> Poll<Broken> {
         match ready!(self.writer.poll_stopped(cx)) {
-            Ok(Some(code)) => Poll::Ready(Broken::Reset(code.0)),
+            Ok(Some(code)) => Poll::Ready(Broken::Reset(code)),
             // Everything was delivered.
             Ok(None) => Poll::Pending,
-            Err(error) => Poll::Ready(broken(&error)),
+            Err(error) => Poll::Ready(broken(error)),
         }
     }
 
     fn is_reachable(&self) -> bool {
-        is_reachable(&self.mocket)
+        self.link.is_reachable()
     }
 
     fn set_priority(&mut self, priority: Option<u8>) {
@@ -216,16 +214,14 @@ impl Channel for StreamChannel {
         self.priority = priority;
         self.writer.set_priority(priority.unwrap_or(DEFAULT_PRIORITY));
         if self.is_opener {
-            let message = Datagram::Priority(self.writer.id().0, priority).to_bytes();
+            let message = Datagram::Priority(self.reader.id().0, priority).to_bytes();
             // It is reliable. If too much waits already, the other direction keeps its priority.
-            self.mocket.sender().unsequenced().build().try_send(message).ok();
+            self.link.sure_messages().try_send(message);
         }
     }
 
     fn finish(&mut self) {
-        let mut cx = Context::from_waker(std::task::Waker::noop());
-        // It never waits. If the peer has stopped the stream, the flow hears of that elsewhere.
-        drop(Pin::new(&mut self.writer).poll_shutdown(&mut cx));
+        self.writer.finish();
     }
 
     fn reset(&mut self, code: u64) {

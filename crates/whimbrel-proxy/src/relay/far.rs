@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use tokio::sync::OwnedSemaphorePermit;
-use whimbrel::{Mocket, Stream};
 
 use super::carrier::Carrier;
 use super::channel::StreamChannel;
@@ -15,6 +14,7 @@ use super::session::SessionContext;
 use super::socket::Socket;
 use super::steering::{Helm, Steering};
 use super::wish::Wish;
+use crate::connector::{Link, Stream};
 use crate::flow::Flow;
 use crate::policy::Protocol;
 use crate::protocol::{Agreement, Answer, Opening, Outcome, codes};
@@ -25,20 +25,15 @@ type Connected = (Socket, Running, OwnedSemaphorePermit, Option<(Wish, u32)>);
 /// What a peer has open at this end.
 #[derive(Debug)]
 pub(super) struct FarEnd {
-    mocket: Mocket,
+    link: Link,
     context: Arc<SessionContext>,
     helm: Arc<Helm>,
     restarts: Restarts,
 }
 
 impl FarEnd {
-    pub(super) fn new(
-        mocket: Mocket,
-        context: Arc<SessionContext>,
-        helm: Arc<Helm>,
-        restarts: Restarts,
-    ) -> Self {
-        Self { mocket, context, helm, restarts }
+    pub(super) fn new(link: Link, context: Arc<SessionContext>, helm: Arc<Helm>, restarts: Restarts) -> Self {
+        Self { link, context, helm, restarts }
     }
 
     /// Serves a stream that the peer has opened. Returns where it went, and how it ended or why it was refused.
@@ -63,7 +58,7 @@ impl FarEnd {
                 );
             }
             Ok((socket, running, permit, agreed)) => {
-                let channel = StreamChannel::accepted(self.mocket.clone(), stream, opening.manner.priority);
+                let channel = StreamChannel::accepted(self.link.clone(), stream, opening.manner.priority);
                 let channel = Carrier::new(channel, agreed, &running.record, &self.restarts);
                 self.run(Flow::new(socket, channel), running, permit).await;
             }
@@ -99,7 +94,7 @@ impl FarEnd {
         let connected = tokio::select! {
             connected = connected => connected,
             // The peer has given up, so nobody needs the connection.
-            _ = stream.writer().stopped() => Err(Outcome::Failed),
+            _ = stream.stopped() => Err(Outcome::Failed),
         };
         let tcp = connected?;
         let asked = opening.manner.compression;
@@ -115,9 +110,7 @@ impl FarEnd {
 
 /// Tells the peer why, and reads no more.
 async fn refuse(stream: &mut Stream, outcome: Outcome) {
-    use tokio::io::AsyncWriteExt;
-
     drop(stream.write_bytes(Answer::of(outcome).to_bytes().into()).await);
-    drop(stream.shutdown().await);
+    stream.finish();
     stream.stop(codes::RESET);
 }

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
-use whimbrel::{Endpoint, Mocket, Url};
+use whimbrel::Endpoint;
 
-use super::network::network;
+use super::mark::Mark;
 use super::session::{Session, SessionContext};
 use super::udp::Programs;
+use crate::connector::{Connector, Link, PeerUrl, tcp};
 use crate::policy::Network;
 
 /// The pause before a peer is dialled again, at first and at most.
@@ -44,6 +45,32 @@ struct Inner {
     standby: Option<Arc<str>>,
     /// The sessions that live, the newest last.
     current: watch::Sender<(Vec<Arc<Session>>, PeerState)>,
+}
+
+/// What dials.
+#[derive(Clone, Debug)]
+pub(crate) struct Dialler {
+    pub(crate) endpoint: Endpoint,
+    /// For peers that are dialled over TCP.
+    pub(crate) keys: Option<tcp::Keys>,
+    pub(crate) mark: Mark,
+}
+
+impl Dialler {
+    async fn dial(&self, PeerUrl { connector, url }: &PeerUrl) -> Result<Link, String> {
+        match connector {
+            Connector::Whimbrel => {
+                let connected = self.endpoint.connect(url).await;
+                connected.map(Link::Whimbrel).map_err(|error| error.to_string())
+            }
+            Connector::Tcp => {
+                let key = url.key.as_ref().ok_or("the URL has no key")?;
+                let keys = self.keys.as_ref().ok_or("this proxy has no keys for TCP")?;
+                let dialled = tcp::dial(url, key, keys, self.mark).await;
+                dialled.map(Link::Tcp).map_err(|error| error.to_string())
+            }
+        }
+    }
 }
 
 impl Peer {
@@ -87,7 +114,7 @@ impl Peer {
 
     /// Returns the state of the network towards it.
     pub(crate) fn network(&self) -> Network {
-        self.session().map(|session| network(session.mocket())).unwrap_or_default()
+        self.session().map(|session| session.link().network()).unwrap_or_default()
     }
 
     /// Waits for a session, at most so long.
@@ -98,14 +125,14 @@ impl Peer {
     }
 
     /// Uses this session until it is over. New flows go to the newest one.
-    pub async fn attend(&self, mocket: Mocket) {
-        let session = self.begin(mocket);
+    pub(crate) async fn attend(&self, link: Link) {
+        let session = self.begin(link);
         self.serve(session).await;
     }
 
     /// Begins to use a session. [`Peer::serve`] must run.
-    pub(crate) fn begin(&self, mocket: Mocket) -> Arc<Session> {
-        let session = Session::new(mocket, Arc::clone(&self.0.context), Arc::clone(&self.0.programs));
+    pub(crate) fn begin(&self, link: Link) -> Arc<Session> {
+        let session = Session::new(link, Arc::clone(&self.0.context), Arc::clone(&self.0.programs));
         self.0.current.send_modify(|(sessions, state)| {
             sessions.push(Arc::clone(&session));
             *state = PeerState::Connected;
@@ -121,11 +148,11 @@ impl Peer {
     /// Serves the peer over a session until that is over.
     pub(crate) async fn serve(&self, session: Arc<Session>) {
         let reason = Arc::clone(&session).serve().await;
-        self.0.context.note("session ended", serde_json::json!({ "why": reason.to_string() }));
+        self.0.context.note("session ended", serde_json::json!({ "why": reason }));
         self.0.current.send_modify(|(sessions, state)| {
             sessions.retain(|other| !Arc::ptr_eq(other, &session));
             if sessions.is_empty() {
-                *state = PeerState::Failed(reason.to_string());
+                *state = PeerState::Failed(reason);
             }
         });
     }
@@ -139,18 +166,18 @@ impl Peer {
     }
 
     /// Dials the peer, and dials again whenever the session is over. `tell` hears of each change.
-    pub async fn dial(&self, endpoint: &Endpoint, url: &Url, tell: impl Fn(&PeerState)) {
+    pub(crate) async fn dial(&self, dialler: &Dialler, url: &PeerUrl, tell: impl Fn(&PeerState)) {
         let mut pause = FIRST_PAUSE;
         loop {
             let began = Instant::now();
-            match endpoint.connect(url).await {
-                Ok(mocket) => {
+            match dialler.dial(url).await {
+                Ok(link) => {
                     tell(&PeerState::Connected);
-                    self.attend(mocket).await;
+                    self.attend(link).await;
                     tell(&self.state());
                 }
                 Err(error) => {
-                    let failed = PeerState::Failed(error.to_string());
+                    let failed = PeerState::Failed(error);
                     if self.session().is_none() && self.state() != failed {
                         tell(&failed);
                         self.0.current.send_modify(|(_, state)| *state = failed);

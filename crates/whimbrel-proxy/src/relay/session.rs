@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use tokio::sync::mpsc;
-use whimbrel::{CloseReason, EventsError, Mocket, StreamId};
+use whimbrel::StreamId;
 use whimbrel_service::ActivityLog;
 
 use super::dictionaries::Dictionaries;
@@ -19,6 +19,7 @@ use super::steering::Helm;
 use super::udp::{Codecs, FarPrograms, Found, Outgoing, Programs};
 use super::wish::Wish;
 use crate::compress::Budget;
+use crate::connector::{Link, Stream};
 use crate::flow::Ended;
 use crate::policy::Permits;
 use crate::protocol::{Datagram, Opening};
@@ -112,7 +113,7 @@ fn how(ended: Ended) -> String {
 /// A session with a peer.
 #[derive(Debug)]
 pub struct Session {
-    mocket: Mocket,
+    link: Link,
     context: Arc<SessionContext>,
     outgoing: Arc<Outgoing>,
     programs: Arc<Programs>,
@@ -127,36 +128,25 @@ pub struct Session {
 }
 
 impl Session {
-    /// A session over this mocket. [`Session::serve`] must run.
-    pub fn new(mocket: Mocket, context: Arc<SessionContext>, programs: Arc<Programs>) -> Arc<Self> {
+    /// A session over this link. [`Session::serve`] must run.
+    pub(crate) fn new(link: Link, context: Arc<SessionContext>, programs: Arc<Programs>) -> Arc<Self> {
         let codecs = Arc::new(Codecs::new(Arc::clone(&context)));
         let most = context.limits.max_udp_contexts;
-        let outgoing = Arc::new(Outgoing::new(mocket.clone(), most, Arc::clone(&codecs)));
+        let outgoing = Arc::new(Outgoing::new(link.clone(), most, Arc::clone(&codecs)));
         let helm: Arc<Helm> = Arc::default();
         let restarts = Restarts::default();
-        let far = FarEnd::new(mocket.clone(), Arc::clone(&context), Arc::clone(&helm), restarts.clone());
+        let far = FarEnd::new(link.clone(), Arc::clone(&context), Arc::clone(&helm), restarts.clone());
         let far = Arc::new(far);
         let (found, look_ups) = mpsc::channel(LOOK_UPS);
         let far_programs = FarPrograms::new(Arc::clone(&context), Arc::clone(&outgoing), codecs, found);
         let (far_programs, found) = (Mutex::new(far_programs), Mutex::new(Some(look_ups)));
         let reach = Reach::new();
-        Arc::new(Self {
-            mocket,
-            context,
-            outgoing,
-            programs,
-            helm,
-            restarts,
-            far,
-            far_programs,
-            found,
-            reach,
-        })
+        Arc::new(Self { link, context, outgoing, programs, helm, restarts, far, far_programs, found, reach })
     }
 
-    /// Returns the mocket.
-    pub fn mocket(&self) -> &Mocket {
-        &self.mocket
+    /// Returns what carries it.
+    pub(crate) fn link(&self) -> &Link {
+        &self.link
     }
 
     /// What holds for this peer.
@@ -202,7 +192,8 @@ impl Session {
     /// waiting to be served; what was being opened from here is reset.
     pub(crate) fn serve_left(&self, left: Vec<StreamId>) {
         for id in left {
-            let Some(stream) = self.mocket.stream(id) else { continue };
+            let Some(stream) = self.link.mocket().and_then(|mocket| mocket.stream(id)) else { continue };
+            let stream = Stream::Whimbrel(stream);
             if !stream.opening().is_empty() {
                 let far = Arc::clone(&self.far);
                 self.context.flows.over().spawn(async move { far.serve(stream).await });
@@ -216,39 +207,39 @@ impl Session {
     /// The session is over.
     pub(crate) async fn open(&self, opening: &Opening, running: Running) -> Result<Opened, Refused> {
         let wish = opening.manner.compression.and_then(|asked| Wish::new(asked, &self.context));
-        Opened::open(&self.mocket, opening, running, wish, &self.restarts).await
+        Opened::open(&self.link, opening, running, wish, &self.restarts).await
     }
 
-    /// Serves the peer until the session is over.
-    pub async fn serve(self: Arc<Self>) -> CloseReason {
+    /// Serves the peer until the session is over. Returns why it is.
+    pub async fn serve(self: Arc<Self>) -> String {
         let found = self.found.lock().unwrap_or_else(PoisonError::into_inner).take();
         debug_assert!(found.is_some(), "a session is served once");
-        let Some(mut look_ups) = found else { return self.mocket.closed().await };
-        let mut events = self.mocket.subscribe();
+        let Some(mut look_ups) = found else { return self.link.closed().await };
+        let mut watch = self.link.watch();
         let mut sweep = tokio::time::interval(std::time::Duration::from_secs(5));
         loop {
             tokio::select! {
-                stream = self.mocket.accept_stream() => match stream {
-                    Ok(stream) => {
+                stream = self.link.accept_stream() => match stream {
+                    Some(stream) => {
                         let far = Arc::clone(&self.far);
                         self.context.flows.over().spawn(async move { far.serve(stream).await });
                     }
-                    Err(_) => break,
+                    None => break,
                 },
-                message = self.mocket.recv() => match message {
-                    Ok(message) => self.on_message(message.payload),
-                    Err(_) => break,
+                message = self.link.recv() => match message {
+                    Some(message) => self.on_message(message),
+                    None => break,
                 },
-                event = events.recv() => match event {
-                    Err(EventsError::Closed) => break,
-                    Ok(_) | Err(EventsError::Missed(_)) => self.reach.update(&self.mocket),
+                goes_on = watch.changed() => match goes_on {
+                    true => self.reach.update(&self.link),
+                    false => break,
                 },
                 Some(found) = look_ups.recv() => self.far_programs().on_found(found),
                 _ = sweep.tick() => self.far_programs().sweep(),
             }
         }
         self.reach.end();
-        self.mocket.closed().await
+        self.link.closed().await
     }
 
     fn on_message(&self, payload: bytes::Bytes) {

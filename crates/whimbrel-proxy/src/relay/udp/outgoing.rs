@@ -6,13 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use whimbrel::{Mocket, Outcome, Sender};
 
 use super::codecs::Codecs;
+use crate::connector::{Link, Messages};
 use crate::protocol::{Announcement, Compression, Context, Datagram, Manner, Refusal};
 
-/// How long a datagram may wait to be sent. Later ones are of more use.
-const LIFETIME: Duration = Duration::from_secs(1);
 /// How long a context that the peer refused is not tried again.
 const REST: Duration = Duration::from_secs(5);
 /// The silence after which a context may make room for another.
@@ -25,22 +23,14 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// The most manners whose senders are kept.
 const MOST_MANNERS: usize = 64;
 
-fn sender(mocket: &Mocket, manner: Manner) -> Sender {
-    let sender = mocket.sender().unreliable().unsequenced().lifetime(manner.lifetime.unwrap_or(LIFETIME));
-    match manner.priority {
-        Some(priority) => sender.priority(priority).build(),
-        None => sender.build(),
-    }
-}
-
 /// Datagrams to the peer.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
-    mocket: Mocket,
+    link: Link,
     /// A sender for each manner in use.
-    senders: Mutex<HashMap<Manner, Sender>>,
-    datagrams: Sender,
-    announcements: Sender,
+    senders: Mutex<HashMap<Manner, Messages>>,
+    datagrams: Messages,
+    announcements: Messages,
     most: usize,
     codecs: Arc<Codecs>,
     table: Mutex<Table>,
@@ -77,11 +67,11 @@ enum State {
 }
 
 impl Outgoing {
-    pub(crate) fn new(mocket: Mocket, most: usize, codecs: Arc<Codecs>) -> Self {
-        let datagrams = sender(&mocket, Manner::default());
-        let announcements = mocket.sender().unsequenced().build();
+    pub(crate) fn new(link: Link, most: usize, codecs: Arc<Codecs>) -> Self {
+        let datagrams = link.datagrams(Manner::default());
+        let announcements = link.sure_messages();
         let (senders, table) = (Mutex::default(), Mutex::default());
-        Self { mocket, senders, datagrams, announcements, most, codecs, table }
+        Self { link, senders, datagrams, announcements, most, codecs, table }
     }
 
     /// Returns the first number of a context that was never used.
@@ -116,14 +106,14 @@ impl Outgoing {
             State::Refused(_) => return 0,
         };
         // A full queue loses the datagram, as a router would.
-        self.in_manner(manner, |sender| sender.try_send(message.to_bytes()).ok());
+        self.in_manner(manner, |sender| sender.try_send(message.to_bytes()));
         if matches!(state, State::New) {
             self.announce(context, announcement.clone());
         }
         saved
     }
 
-    fn in_manner<T>(&self, manner: Manner, send: impl FnOnce(&Sender) -> T) -> T {
+    fn in_manner<T>(&self, manner: Manner, send: impl FnOnce(&Messages) -> T) -> T {
         let manner = Manner { compression: None, ..manner };
         if manner == Manner::default() {
             return send(&self.datagrams);
@@ -132,17 +122,17 @@ impl Outgoing {
         if senders.len() >= MOST_MANNERS && !senders.contains_key(&manner) {
             senders.clear();
         }
-        send(senders.entry(manner).or_insert_with(|| sender(&self.mocket, manner)))
+        send(senders.entry(manner).or_insert_with(|| self.link.datagrams(manner)))
     }
 
     /// Sends a message about datagrams. A full queue loses it.
     pub(crate) fn tell(&self, message: &Datagram) {
-        self.datagrams.try_send(message.to_bytes()).ok();
+        self.datagrams.try_send(message.to_bytes());
     }
 
     /// Tells the peer that a context's datagrams may come compressed. It is told once, so it must not be lost.
     pub(super) fn tell_compresses(&self, context: Context) {
-        self.announcements.try_send(Datagram::Compresses(context).to_bytes()).ok();
+        self.announcements.try_send(Datagram::Compresses(context).to_bytes());
     }
 
     /// Forgets the contexts of a program that is gone.
@@ -200,10 +190,9 @@ impl Outgoing {
         let this = Arc::clone(self);
         tokio::spawn(async move {
             let message = Datagram::Announcement(context, announcement).to_bytes();
-            let Ok(delivery) = this.announcements.send_tracked(message).await else { return };
-            let state = match delivery.outcome().await {
-                Outcome::Delivered => State::Known,
-                _ => State::New,
+            let state = match this.announcements.deliver(message).await {
+                true => State::Known,
+                false => State::New,
             };
             this.advance(context, state);
         });
