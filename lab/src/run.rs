@@ -196,21 +196,41 @@ impl Run {
     /// Returns all trials in their order, and a message for each peer that is missing here. Heavy trials come last.
     /// Each experiment goes trial by trial, so that a slow minute of the machine affects all peers alike.
     fn tasks(&self, experiments: &[&'static dyn Experiment]) -> anyhow::Result<(Vec<Task>, Vec<String>)> {
-        let options = self.options();
-        let cases: Vec<_> = experiments
-            .iter()
-            .flat_map(|one| one.cases(&options).into_iter().map(move |case| (*one, case)))
-            .collect();
+        let cases = self.cases(experiments);
         self.check_names(&cases)?;
         let missing = missing(&cases);
-        let wanted = |peer: &String| self.peers.is_empty() || self.peers.contains(peer);
-        let here = |peer: &str| !missing.contains_key(peer);
+        let tasks = self.tasks_of(experiments, &cases, |peer| !missing.contains_key(peer));
+        let gaps = missing.iter().filter(|(name, _)| self.wants(name));
+        Ok((tasks, gaps.map(|(name, reason)| format!("{name} is not here: {reason}")).collect()))
+    }
+
+    fn cases(&self, experiments: &[&'static dyn Experiment]) -> Vec<(&'static dyn Experiment, Case)> {
+        let options = self.options();
+        let of = |one: &&'static dyn Experiment| {
+            let one = *one;
+            one.cases(&options).into_iter().map(move |case| (one, case))
+        };
+        experiments.iter().flat_map(of).collect()
+    }
+
+    fn wants(&self, peer: &str) -> bool {
+        self.peers.is_empty() || self.peers.iter().any(|wanted| wanted == peer)
+    }
+
+    /// Returns the trials of these cases whose peers are `here`.
+    fn tasks_of(
+        &self,
+        experiments: &[&'static dyn Experiment],
+        cases: &[(&'static dyn Experiment, Case)],
+        here: impl Fn(&str) -> bool,
+    ) -> Vec<Task> {
+        let options = self.options();
         let mut tasks = Vec::new();
         for experiment in experiments {
             let mine: Vec<_> = cases
                 .iter()
                 .filter(|(one, case)| {
-                    one.name() == experiment.name() && wanted(&case.peer) && here(&case.peer)
+                    one.name() == experiment.name() && self.wants(&case.peer) && here(&case.peer)
                 })
                 .collect();
             for trial in 1..=self.trials() {
@@ -224,8 +244,7 @@ impl Run {
             }
         }
         tasks.sort_by_key(|task| task.case.cost == Cost::Heavy);
-        let gaps = missing.iter().filter(|(name, _)| wanted(name));
-        Ok((tasks, gaps.map(|(name, reason)| format!("{name} is not here: {reason}")).collect()))
+        tasks
     }
 
     fn check_names(&self, cases: &[(&dyn Experiment, Case)]) -> anyhow::Result<()> {

@@ -16,7 +16,7 @@ pub(crate) struct Fairness;
 
 /// Seconds of a trial, and of a trial in a quick run.
 const SPAN: f64 = 60.0;
-const QUICK_SPAN: f64 = 15.0;
+const QUICK_SPAN: f64 = 10.0;
 const LINK: &str = "rate=10mbit, delay=20ms, queue=40ms";
 const RATE: f64 = 10e6;
 const ITSELF: &str = "beside itself";

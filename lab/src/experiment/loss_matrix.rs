@@ -13,7 +13,7 @@ pub(crate) struct LossMatrix;
 
 /// Seconds of a trial, and of a trial in a quick run.
 const SPAN: f64 = 20.0;
-const QUICK_SPAN: f64 = 6.0;
+const QUICK_SPAN: f64 = 4.0;
 /// Links: name, rate in bit/s, and round trip in seconds.
 const LINKS: [(&str, f64, f64); 2] = [("4 Mbit/s, 50 ms", 4e6, 0.05), ("20 Mbit/s, 100 ms", 20e6, 0.1)];
 const LOSSES: [u32; 5] = [0, 1, 5, 10, 15];

@@ -13,7 +13,7 @@ pub(crate) struct PathsAggregate;
 
 /// Seconds of a trial, and of a trial in a quick run.
 const SPAN: f64 = 15.0;
-const QUICK_SPAN: f64 = 6.0;
+const QUICK_SPAN: f64 = 4.0;
 /// A link: Mbit/s, and round trip in ms.
 type Link = (f64, f64);
 /// Pairs of links, with their names.
