@@ -116,7 +116,7 @@ impl Incoming {
     }
 
     /// What it has taken from the pool.
-    pub(super) fn from_pool(&self) -> usize {
+    pub(super) fn share_of_pool(&self) -> usize {
         self.window - SHARE
     }
 

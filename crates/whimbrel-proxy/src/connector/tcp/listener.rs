@@ -71,12 +71,9 @@ pub(crate) async fn serve(
 ) {
     let half_open = Arc::new(HalfOpen::default());
     loop {
-        let (stream, address) = match listener.accept().await {
-            Ok(accepted) => accepted,
-            Err(_) => {
-                tokio::time::sleep(PAUSE).await;
-                continue;
-            }
+        let Ok((stream, address)) = listener.accept().await else {
+            tokio::time::sleep(PAUSE).await;
+            continue;
         };
         // Dropping the connection closes it.
         let Some(place) = half_open.take(address) else { continue };

@@ -1,6 +1,6 @@
 //! Many streams and messages over one link: pure, without a socket.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
@@ -22,7 +22,7 @@ const PIECE: usize = 16 * 1024;
 /// The streams of a link, and what waits to be sent.
 #[derive(Debug)]
 pub(super) struct Mux {
-    streams: HashMap<u64, State>,
+    streams: BTreeMap<u64, State>,
     /// The next stream of this end, and the least that the peer may open. One of both ends has the odd numbers.
     next: u64,
     next_of_peer: u64,
@@ -53,7 +53,7 @@ impl Mux {
     /// A link without streams.
     pub(super) fn new(is_dialler: bool) -> Self {
         let (next, next_of_peer) = if is_dialler { (0, 1) } else { (1, 0) };
-        let streams = HashMap::new();
+        let streams = BTreeMap::new();
         Self {
             streams,
             next,
@@ -260,7 +260,7 @@ impl Mux {
         let Some(state) = self.streams.get_mut(&stream) else { return };
         release(state);
         if !state.incoming.is_held && !state.outgoing.is_held {
-            self.pool += state.incoming.from_pool();
+            self.pool += state.incoming.share_of_pool();
             self.of_peer -= usize::from(state.is_of_peer);
             self.streams.remove(&stream);
         }
