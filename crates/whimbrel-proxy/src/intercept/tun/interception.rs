@@ -126,11 +126,8 @@ impl Service {
                 (Tcp::Userspace(_), _) | (_, Err(_)) => return,
             }
         }
-        let mut programs = UdpPrograms::new(
-            gate.ingress().clone(),
-            Replies::new(Arc::clone(&device), addresses),
-            Vec::new(),
-        );
+        let mut programs =
+            UdpPrograms::new(gate.ingress().clone(), Replies::new(Arc::clone(&device), addresses), except);
         let (mut look, mut gone) = (interval(LOOK), std::pin::pin!(gone));
         let mut is_there = true;
         loop {
