@@ -10,10 +10,10 @@ use serde_json::Value;
 #[test]
 fn programs_get_all_that_they_should_through_a_pair_of_proxies() {
     let folder = std::env::temp_dir().join(format!("whimbrel-lab-proxy-{}", std::process::id()));
-    let arguments =
-        "run quick acm-table1 acm-table2 proxy-outage proxy-cost --trials 1 --peers whimbrel-proxy";
+    let arguments = "run quick acm-table1 acm-table2 acm-table3 acm-cot proxy-outage proxy-reload proxy-rivals proxy-cost --trials 1 --peers";
+    let peers = "whimbrel-proxy,whimbrel-proxy-tcp,whimbrel zlib:1,whimbrel zstd:3 dictionary";
     let output = Command::new(env!("CARGO_BIN_EXE_lab"))
-        .args(arguments.split(' '))
+        .args(arguments.split(' ').chain([peers]))
         .env("LAB_RESULTS", &folder)
         .stdin(Stdio::null())
         .output()
@@ -30,7 +30,13 @@ fn programs_get_all_that_they_should_through_a_pair_of_proxies() {
     let expected = [
         ("acm-table1", "video_done", 100.0..=100.0),
         ("acm-table2", "udp_share", 89.0..=100.0),
+        ("acm-table3", "kbs_141349", 1.0..=10_000.0),
+        ("acm-cot", "arrived", 99.0..=100.0),
+        ("acm-cot", "link_share", 1.0..=60.0),
         ("proxy-outage", "lost", 0.0..=0.0),
+        ("proxy-reload", "reset", 0.0..=0.0),
+        ("proxy-reload", "lost_bytes", 0.0..=0.0),
+        ("proxy-rivals", "mbits", 0.001..=20.0),
         ("proxy-cost", "gbits", 0.001..=1000.0),
     ];
     for (experiment, metric, right) in expected {

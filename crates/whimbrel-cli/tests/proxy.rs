@@ -31,17 +31,19 @@ struct Pair {
 
 /// Starts two proxies. The near one may open `permits` from the far one. `between` may put something between them.
 fn pair(name: &str, permits: &str, forward: &str, between: impl FnOnce(&str) -> String) -> Pair {
-    pair_with(name, permits, forward, "", between)
+    pair_over("whimbrel", name, permits, forward, "", between)
 }
 
-/// Starts two proxies as [`pair`] does, the far one with these settings.
-fn pair_with(
+/// Starts two proxies as [`pair`] does, with this connector and these settings of the far one.
+fn pair_over(
+    connector: &str,
     name: &str,
     permits: &str,
     forward: &str,
     settings: &str,
     between: impl FnOnce(&str) -> String,
 ) -> Pair {
+    let name = &format!("{name}-{connector}");
     let homes = [Home::new(&format!("{name}-near")), Home::new(&format!("{name}-far"))];
     let made = whimbrel(&homes[0]).args(["key", "new"]).output().unwrap();
     assert!(made.status.success());
@@ -55,6 +57,8 @@ fn pair_with(
         &homes[1].file("far.toml").display().to_string(),
         "--listen",
         "127.0.0.1:0",
+        "--connector",
+        connector,
         "--allow",
         &format!("{key}={permits}"),
     ]));
@@ -142,17 +146,44 @@ fn count(tcp: TcpStream) {
     (&tcp).write_all(format!("{length} bytes").as_bytes()).unwrap();
 }
 
-fn open(name: &str) -> (Pair, TcpListener, u16) {
+fn open(connector: &str, name: &str) -> (Pair, TcpListener, u16) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let permits = format!("127.0.0.1:{port},localhost:{port}");
-    let pair = pair(name, &permits, &format!("127.0.0.1:{port}"), str::to_owned);
+    let pair = pair_over(connector, name, &permits, &format!("127.0.0.1:{port}"), "", str::to_owned);
     (pair, listener, port)
 }
 
-#[test]
-fn each_way_in_carries_every_byte_in_both_directions() {
-    let (pair, listener, port) = open("proxy-ways");
+/// Tests that hold whatever carries the session.
+macro_rules! over_each_connector {
+    ($($test:ident)*) => {
+        mod over_whimbrel {
+            $(#[test]
+            fn $test() {
+                super::$test("whimbrel");
+            })*
+        }
+        mod over_tcp {
+            $(#[test]
+            fn $test() {
+                super::$test("tcp");
+            })*
+        }
+    };
+}
+
+over_each_connector! {
+    each_way_in_carries_every_byte_in_both_directions
+    fin_and_rst_are_what_they_are_without_a_proxy
+    a_program_is_told_why_there_is_no_connection
+    a_program_that_gives_up_while_it_waits_costs_nothing_more
+    programs_that_do_not_read_hold_back_nobody_else
+    datagrams_go_both_ways_and_a_reply_may_come_from_anywhere
+    a_killed_proxy_resets_what_it_carried
+}
+
+fn each_way_in_carries_every_byte_in_both_directions(connector: &str) {
+    let (pair, listener, port) = open(connector, "proxy-ways");
     let sent = payload(3_000_000);
     let ways: [&dyn Fn() -> TcpStream; 3] = [
         &|| {
@@ -187,17 +218,24 @@ fn each_way_in_carries_every_byte_in_both_directions() {
         assert!(reading.join().unwrap() == sent, "what the program read");
         server.join().unwrap();
     }
-    let status =
-        whimbrel(&Home::new("proxy-ways-status")).args(["status", &pair.control, "--json"]).output().unwrap();
+    let status = whimbrel(&Home::new(&format!("proxy-ways-status-{connector}")))
+        .args(["status", &pair.control, "--json"])
+        .output()
+        .unwrap();
     let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
     assert_eq!(
         (&status["more"]["flows"]["opened"], &status["more"]["peers"][0]["state"]),
         (&3.into(), &"connected".into())
     );
-    let output =
-        whimbrel(&Home::new("proxy-ways-text")).args(["proxy", "status", &pair.control]).output().unwrap();
+    assert_eq!(status["more"]["peers"][0]["connector"], connector);
+    let output = whimbrel(&Home::new(&format!("proxy-ways-text-{connector}")))
+        .args(["proxy", "status", &pair.control])
+        .output()
+        .unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
-    for part in ["1 peer\n", ": connected\n", "flows, ", " so far, 0 refused\n", "1 session\n"] {
+    let state = if connector == "tcp" { ": connected over tcp\n" } else { ": connected\n" };
+    assert_eq!(text.contains("1 session\n"), connector == "whimbrel", "{text}");
+    for part in ["1 peer\n", state, "flows, ", " so far, 0 refused\n"] {
         assert!(text.contains(part), "{part:?} in {text}");
     }
     let mut scrape = dial(pair.metrics);
@@ -213,9 +251,8 @@ fn each_way_in_carries_every_byte_in_both_directions() {
     assert_eq!(pair.far.end().0, Some(0));
 }
 
-#[test]
-fn fin_and_rst_are_what_they_are_without_a_proxy() {
-    let (pair, listener, port) = open("proxy-ends");
+fn fin_and_rst_are_what_they_are_without_a_proxy(connector: &str) {
+    let (pair, listener, port) = open(connector, "proxy-ends");
     // The program ends first, and still gets the answer.
     let server = serve(&listener, count);
     let (mut tcp, _) = pair.socks("127.0.0.1", port);
@@ -258,14 +295,19 @@ fn fin_and_rst_are_what_they_are_without_a_proxy() {
     assert_eq!(server.join().unwrap(), ErrorKind::ConnectionReset);
 }
 
-#[test]
-fn a_program_is_told_why_there_is_no_connection() {
+fn a_program_is_told_why_there_is_no_connection(connector: &str) {
     // A port that is taken and refuses: one that was set free could be another test's by now.
     let refusing = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     refusing.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
     let port = refusing.local_addr().unwrap().as_socket().unwrap().port();
-    let pair =
-        pair("proxy-refused", &format!("127.0.0.1:{port}"), &format!("127.0.0.1:{port}"), str::to_owned);
+    let pair = pair_over(
+        connector,
+        "proxy-refused",
+        &format!("127.0.0.1:{port}"),
+        &format!("127.0.0.1:{port}"),
+        "",
+        str::to_owned,
+    );
     let other = TcpListener::bind("127.0.0.1:0").unwrap();
     let not_permitted = other.local_addr().unwrap().port();
     // RFC 1928 section 6: 2 is not allowed by ruleset, 4 host unreachable, 5 refused.
@@ -301,15 +343,14 @@ fn deaf() -> (Socket, Vec<Socket>, SocketAddr) {
     (listener, queue, address.as_socket().unwrap())
 }
 
-#[test]
-fn a_program_that_gives_up_while_it_waits_costs_nothing_more() {
+fn a_program_that_gives_up_while_it_waits_costs_nothing_more(connector: &str) {
     let (_listener, _queue, address) = deaf();
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = silent.local_addr().unwrap().port();
     let permits = format!("{address},127.0.0.1:{port}");
     // Longer than anything takes here, so that no attempt ends by itself.
     let settings = "[limits]\nconnect_timeout = '10min'\n";
-    let pair = pair_with("gives-up", &permits, &address.to_string(), settings, str::to_owned);
+    let pair = pair_over(connector, "gives-up", &permits, &address.to_string(), settings, str::to_owned);
     let running = |wanted: u64| {
         let began = Instant::now();
         loop {
@@ -358,9 +399,8 @@ fn http(address: SocketAddr) -> String {
     String::from_utf8(read_to_end(&tcp)).unwrap()
 }
 
-#[test]
-fn programs_that_do_not_read_hold_back_nobody_else() {
-    let (pair, listener, port) = open("proxy-stalled");
+fn programs_that_do_not_read_hold_back_nobody_else(connector: &str) {
+    let (pair, listener, port) = open(connector, "proxy-stalled");
     // Each server writes until nothing more is taken, then waits for its connection to end.
     let (is_stuck, stuck) = mpsc::channel();
     let stalled: Vec<_> = (0..4)
@@ -385,12 +425,12 @@ fn programs_that_do_not_read_hold_back_nobody_else() {
     drop(stalled);
 }
 
-#[test]
-fn datagrams_go_both_ways_and_a_reply_may_come_from_anywhere() {
+fn datagrams_go_both_ways_and_a_reply_may_come_from_anywhere(connector: &str) {
     let server = UdpSocket::bind("127.0.0.1:0").unwrap();
     let third = UdpSocket::bind("127.0.0.1:0").unwrap();
     let port = server.local_addr().unwrap().port();
-    let pair = pair("proxy-udp", &format!("127.0.0.1:{port}"), "localhost:1", str::to_owned);
+    let pair =
+        pair_over(connector, "proxy-udp", &format!("127.0.0.1:{port}"), "localhost:1", "", str::to_owned);
     let mut tcp = dial(pair.socks);
     tcp.write_all(&[5, 1, 0]).unwrap();
     tcp.read_exact(&mut [0; 2]).unwrap();
@@ -431,6 +471,87 @@ fn datagrams_go_both_ways_and_a_reply_may_come_from_anywhere() {
     program.send_to(&[head(port), b"last".to_vec()].concat(), relay).unwrap();
     let got = server.recv(&mut buffer).unwrap();
     assert_eq!(&buffer[..got], b"last");
+}
+
+#[test]
+fn a_session_over_tcp_is_dialled_again_refuses_an_heir_and_compresses() {
+    let homes = [Home::new("proxy-tcp-near"), Home::new("proxy-tcp-far")];
+    assert!(whimbrel(&homes[0]).args(["key", "new"]).output().unwrap().status.success());
+    let shown = whimbrel(&homes[0]).args(["key", "show"]).output().unwrap();
+    let key = String::from_utf8(shown.stdout).unwrap().trim().to_owned();
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = server.local_addr().unwrap().port();
+    let file = homes[1].file("far.toml");
+    let far = |address: &str| {
+        let text = format!(
+            "[listen]\naddress = '{address}'\nconnector = 'tcp'\n[[peer]]\nkey = '{key}'\nmay_open = ['127.0.0.1:{port}']\n"
+        );
+        std::fs::write(&file, text).unwrap();
+        let far = Running::listening(whimbrel(&homes[1]).args(["proxy", "run", "--config"]).arg(&file));
+        if !far.listening.starts_with("whimbrel+tcp://") {
+            panic!("the far proxy does not listen over TCP: {:?}", far.end());
+        }
+        far
+    };
+    let first = far("127.0.0.1:0");
+    let control = homes[0].file("near.sock").display().to_string();
+    let near_file = homes[0].file("near.toml");
+    let text = format!(
+        "[in]\nsocks = '127.0.0.1:0'\n[service]\ncontrol = '{control}'\nmetrics = '127.0.0.1:0'\n[[peer]]\nname = 'far'\nurl = '{}'\n[[rule]]\nname = 'all'\ncompression = 'zstd:3'\n",
+        first.listening
+    );
+    std::fs::write(&near_file, text).unwrap();
+    let (near, said) = Running::saying(
+        whimbrel(&homes[0]).args(["proxy", "run", "--config"]).arg(&near_file),
+        "connected to ",
+    );
+    let socks = said.iter().find_map(|line| line.strip_prefix("SOCKS5 on ")).unwrap().parse().unwrap();
+    let exchange = || {
+        let serving = serve(&server, count);
+        let mut tcp = dial(socks);
+        let head = [&[5, 1, 0, 5, 1, 0, 1, 127, 0, 0, 1][..], &port.to_be_bytes()].concat();
+        tcp.write_all(&head).unwrap();
+        let mut reply = [0; 12];
+        tcp.read_exact(&mut reply).unwrap();
+        assert_eq!(reply[3], 0);
+        tcp.write_all(&b"<event uid='one'/>".repeat(10_000)).unwrap();
+        tcp.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(read_to_end(&tcp), b"180000 bytes");
+        serving.join().unwrap();
+    };
+    let status = || {
+        let shown = whimbrel(&homes[0]).args(["status", &control, "--json"]).output().unwrap();
+        serde_json::from_slice::<serde_json::Value>(&shown.stdout).unwrap()["more"].clone()
+    };
+    exchange();
+    let metrics = said.iter().find_map(|line| line.strip_prefix("metrics on http://")).unwrap();
+    let text = http(metrics.trim_end_matches("/metrics").parse().unwrap());
+    let link =
+        text.lines().find(|line| line.starts_with("whimbrel_proxy_to_peer_link_bytes_total{")).unwrap();
+    let link: u64 = link.rsplit(' ').next().unwrap().parse().unwrap();
+    assert!(link > 0 && link < 18_000, "180,000 bytes were {link} on the link");
+    // Nobody takes over; this one goes on.
+    let heir = whimbrel(&homes[0])
+        .args(["proxy", "run", "--socks", "127.0.0.1:0", "--control", &control, "--replace", "--peer"])
+        .arg(first.listening.replace("whimbrel+tcp", "whimbrel"))
+        .output()
+        .unwrap();
+    assert_fails(&heir, "nothing was taken over");
+    exchange();
+    // The far end comes again at the same address.
+    let address = first.listening.split_once('@').unwrap().1.to_owned();
+    first.signal("-KILL");
+    drop(first);
+    let _second = far(&address);
+    let began = Instant::now();
+    while status()["peers"][0]["state"] != "connected" {
+        assert!(began.elapsed() < PATIENCE, "{}", status());
+        thread::sleep(Duration::from_millis(20));
+    }
+    exchange();
+    near.signal("-TERM");
+    let (code, _, errors) = near.end();
+    assert!(code == Some(0) && errors.contains("a session over TCP cannot be replaced"), "{errors}");
 }
 
 #[test]
@@ -487,6 +608,7 @@ fn a_wrong_command_line_is_one_sentence() {
     let home = Home::new("proxy-wrong");
     let key = "9I1nPhqj7OBn3w4Jx5JzKRqXy8DxvbSCG5PInZRN7i0";
     let url = format!("whimbrel://{key}@127.0.0.1:9");
+    let over_tcp = format!("whimbrel+tcp://{key}@127.0.0.1:9");
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken_address = taken.local_addr().unwrap().to_string();
     for (arguments, hint, code) in [
@@ -502,6 +624,14 @@ fn a_wrong_command_line_is_one_sentence() {
         ),
         (&["--socks", &taken_address, "--peer", &url], "another program has that port", 1),
         (&["--config", "/no/such/file"], "/no/such/file", 2),
+        (&["--connector", "tcp"], "--listen", 2),
+        (&["--listen", "127.0.0.1:0", "--connector", "tpc"], "is no connector", 2),
+        (&["--listen", &taken_address, "--connector", "tcp"], "another program has that port", 1),
+        (
+            &["--socks", "127.0.0.1:0", "--peer", &over_tcp, "--replace"],
+            "a session over TCP cannot be replaced",
+            2,
+        ),
     ] {
         let output = whimbrel(&home).args(["proxy", "run"]).args(arguments).output().unwrap();
         assert_fails(&output, hint);
@@ -591,9 +721,8 @@ fn rules_decide_and_are_read_again() {
     assert_eq!(running.end().0, Some(0));
 }
 
-#[test]
-fn a_killed_proxy_resets_what_it_carried() {
-    let (pair, listener, port) = open("proxy-killed");
+fn a_killed_proxy_resets_what_it_carried(connector: &str) {
+    let (pair, listener, port) = open(connector, "proxy-killed");
     let server = serve(&listener, |mut tcp| while tcp.write_all(&[7; 1_000]).is_ok() {});
     let (mut tcp, _) = pair.socks("127.0.0.1", port);
     tcp.read_exact(&mut [0; 5_000]).unwrap();

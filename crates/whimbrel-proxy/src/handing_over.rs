@@ -9,6 +9,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use whimbrel::{Endpoint, Mocket, PublicKey, ResumeError, SuspendError, SuspendMode, SuspendedMocket};
 
+use crate::connector::Link;
 use crate::intercept::Ingress;
 use crate::proxy::{News, Proxy};
 use crate::relay::{Peer, Session, Unpacked};
@@ -68,16 +69,16 @@ impl Proxy {
                 let (key, name, tell) = (*key, Arc::clone(&peer.context().peer), self.tell.clone());
                 suspending.spawn(async move {
                     let suspended = suspend(&session, key).await;
-                    let suspended = suspended.inspect_err(|why| (tell.0)(News::Lost(name, why.to_string())));
-                    (suspended.ok(), session.mocket().clone())
+                    let suspended = suspended.inspect_err(|why| (tell.0)(News::Lost(name, why.clone())));
+                    (suspended.ok(), session.link().clone())
                 });
             }
         }
-        let (mut sessions, mut mockets) = (Vec::new(), Vec::new());
+        let (mut sessions, mut links) = (Vec::new(), Vec::new());
         while let Some(suspended) = suspending.join_next().await {
-            if let Ok((Some(session), mocket)) = suspended {
+            if let Ok((Some(session), link)) = suspended {
                 sessions.push(session);
-                mockets.push(mocket);
+                links.push(link);
             }
         }
         // What is left waits for peers, or serves datagrams. It would keep the sessions, and with them the port.
@@ -85,9 +86,9 @@ impl Proxy {
         // The other process gets the port once the sessions have said that they leave.
         drop(timeout(ANSWER, self.endpoint.wait_idle()).await);
         let packed = parked.into_iter().filter_map(|parked| {
-            let session = match parked.mocket() {
+            let session = match parked.link() {
                 // The session of a flow that ends has ended.
-                Some(mocket) => mockets.iter().position(|known| known == mocket)?,
+                Some(link) => links.iter().position(|known| known == link)?,
                 None => 0,
             };
             parked.pack(session)
@@ -133,7 +134,7 @@ impl Proxy {
                     Ok(mocket) => mocket,
                     Err(why) => return (tell.0)(News::Lost(Arc::clone(&peer.context().peer), why)),
                 };
-                let resumed = peer.begin(mocket);
+                let resumed = peer.begin(Link::Whimbrel(mocket));
                 resumed.outgoing().begin_at(session.note.next_context);
                 resumed.resume_udp(session.udp);
                 let left = go_on(flows, &resumed, &peer, ingress.as_ref());
@@ -144,8 +145,9 @@ impl Proxy {
     }
 }
 
-async fn suspend(session: &Session, peer: PublicKey) -> Result<SessionParcel, SuspendError> {
-    let mocket = session.mocket();
+async fn suspend(session: &Session, peer: PublicKey) -> Result<SessionParcel, String> {
+    // Who runs a proxy over TCP is told before it comes so far.
+    let mocket = session.link().mocket().ok_or("a session over TCP cannot be handed over")?;
     let address = mocket.peer_addr();
     let mut suspending = std::pin::pin!(mocket.suspend(SuspendMode::Snapshot));
     let suspended = match timeout(ANSWER, &mut suspending).await {
@@ -155,7 +157,7 @@ async fn suspend(session: &Session, peer: PublicKey) -> Result<SessionParcel, Su
             suspending.await
         }
     };
-    let state = suspended?.to_bytes();
+    let state = suspended.map_err(|error: SuspendError| error.to_string())?.to_bytes();
     let next_context = session.outgoing().next();
     let udp = session.udp_parts();
     Ok(SessionParcel { note: SessionNote { peer, address, next_context }, state, udp })
@@ -185,7 +187,7 @@ fn go_on(
     peer: &Peer,
     ingress: Option<&Ingress>,
 ) -> Vec<whimbrel::StreamId> {
-    let mut left = session.mocket().byte_streams();
+    let mut left = session.link().mocket().map(Mocket::byte_streams).unwrap_or_default();
     for flow in flows {
         if let OtherEnd::Stream(_, saved) = &flow.other {
             left.retain(|id| id.0 != saved.stream);

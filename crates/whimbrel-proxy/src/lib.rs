@@ -6,6 +6,7 @@
 //! - [`intercept`] takes programs' connections: SOCKS5, HTTP CONNECT, fixed forwards, TPROXY, and a TUN interface. [`relay`]
 //!   has the sockets.
 //! - `multicast` carries groups of links.
+//! - `connector` carries a session: by Whimbrel's transport, or by one TCP connection.
 //! - [`upgrade`] is what one process hands over to another.
 //! - [`Proxy`] puts them together.
 //!
@@ -14,6 +15,7 @@
 #![warn(missing_debug_implementations)]
 
 pub mod compress;
+mod connector;
 pub mod flow;
 mod handing_over;
 pub mod intercept;
@@ -28,7 +30,8 @@ mod settings;
 mod text;
 pub mod upgrade;
 
+pub use connector::{Connector, Listen, PeerUrl, PeerUrlError};
 pub use multicast::{MulticastError, MulticastMistake, MulticastSettings};
-pub use proxy::{News, Proxy, ProxyStatus, StartError};
+pub use proxy::{News, Proxy, ProxyStatus, StartError, TcpConnector};
 pub use rule_mistake::RuleMistake;
 pub use settings::{Mode, PeerSettings, Settings, SettingsError, WaysIn};

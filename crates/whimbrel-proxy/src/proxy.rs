@@ -4,16 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use whimbrel::{Endpoint, PublicKey};
+use whimbrel::{Endpoint, Identity, PublicKey, Secret};
 use whimbrel_service::{ActivityLog, Metrics, bind_advice};
 
 use crate::compress::Budget;
+use crate::connector::{Connector, Link, tcp};
 use crate::handing_over::Unanswered;
 use crate::intercept::Ingress;
 use crate::intercept::tproxy::{Interception, TproxyError, TproxySettings};
@@ -21,7 +22,9 @@ use crate::intercept::tun::{TunError, TunInterception};
 use crate::intercepting::blocking;
 use crate::multicast::{Multicast, MulticastError};
 use crate::policy::{Condition, Protocol, Rules};
-use crate::relay::{Dictionaries, DictionaryError, Flows, Limits, OwnPorts, Peer, PeerState, SessionContext};
+use crate::relay::{
+    Dialler, Dictionaries, DictionaryError, Flows, Limits, OwnPorts, Peer, PeerState, SessionContext,
+};
 use crate::settings::{PeerSettings, Settings, SettingsError};
 use crate::upgrade::Parcel;
 
@@ -96,11 +99,30 @@ impl std::fmt::Display for News {
     }
 }
 
+/// What sessions over TCP need: see [`Connector::Tcp`].
+#[derive(Debug)]
+pub struct TcpConnector {
+    /// The key that this end proves.
+    pub identity: Identity,
+    /// The pre-shared key.
+    pub psk: Option<Secret>,
+    /// Where peers connect to. It does not block.
+    pub listener: Option<std::net::TcpListener>,
+}
+
+/// The most sessions of one peer over TCP. It needs one; more are of a peer that was restarted. The oldest ends for a new one.
+const MOST_TCP_SESSIONS: usize = 16;
+/// How long the end of sessions over TCP may take.
+const CLOSING: Duration = Duration::from_secs(2);
+
 /// A proxy that runs. Dropping it ends its tasks; the sessions stay with the endpoint.
 #[derive(Debug)]
 pub struct Proxy {
     settings: Settings,
     pub(crate) endpoint: Endpoint,
+    tcp: Option<TcpConnector>,
+    /// Who is let in over TCP.
+    admitted: Arc<Mutex<BTreeSet<PublicKey>>>,
     pub(crate) peers: Arc<BTreeMap<PublicKey, Peer>>,
     pub(crate) flows: Flows,
     pub(crate) limits: Arc<Limits>,
@@ -198,6 +220,8 @@ impl Proxy {
         let mut proxy = Self {
             settings: settings.clone(),
             endpoint: endpoint.clone(),
+            tcp: None,
+            admitted: Arc::new(Mutex::new(settings.keys())),
             peers: Arc::new(peers),
             flows,
             limits: Arc::clone(&limits),
@@ -222,6 +246,11 @@ impl Proxy {
         Ok(proxy)
     }
 
+    /// Sets what sessions over TCP need. Call it before [`Proxy::go_on`].
+    pub fn set_tcp(&mut self, tcp: TcpConnector) {
+        self.tcp = Some(tcp);
+    }
+
     /// Goes on with what another process has handed over, dials peers, and serves programs and peers.
     pub fn go_on(&mut self, mut parcel: Parcel) {
         if let Some(interception) = parcel.interception.take() {
@@ -234,8 +263,10 @@ impl Proxy {
         let resumed = parcel.sessions.iter().map(|session| session.note.peer).collect();
         self.unpack(parcel);
         self.dial(&resumed);
-        if self.settings.listen.is_some() {
-            self.accept();
+        match self.settings.listen.as_ref().map(|listen| listen.connector) {
+            Some(Connector::Whimbrel) => self.accept(),
+            Some(Connector::Tcp) => self.accept_tcp(),
+            None => {}
         }
         self.goes.send_replace(true);
     }
@@ -245,12 +276,26 @@ impl Proxy {
     pub async fn drain(&mut self, patience: Duration) -> usize {
         self.ways_in.shutdown().await;
         drop(tokio::time::timeout(patience, self.flows.drained()).await);
+        // What was written last is still on its way.
+        let closing = async {
+            for session in self.peers.values().flat_map(Peer::sessions) {
+                if let Link::Tcp(link) = session.link() {
+                    link.close("the proxy was stopped").await;
+                }
+            }
+        };
+        drop(tokio::time::timeout(CLOSING, closing).await);
         self.flows.counts().0
     }
 
     /// Returns whether the proxy intercepts by a TUN interface, which no other process can go on with.
     pub fn keeps_interface(&self) -> bool {
         self.tun.is_some()
+    }
+
+    /// Returns whether a session may be carried by TCP.
+    pub fn uses_tcp(&self) -> bool {
+        self.settings.uses_tcp()
     }
 
     /// Registers the proxy's metrics.
@@ -277,10 +322,12 @@ impl Proxy {
             }
             if self.settings.listen.is_some() {
                 match wanted {
-                    Some(wanted) if wanted.may_come() => self.endpoint.allow(*key),
+                    Some(wanted) if wanted.may_come() => self.let_peer_in(*key),
                     // A session that this end has dialled goes on.
                     Some(_) => {}
-                    None if self.endpoint.revoke(key) > 0 => said.push(format!("{name} is let in no more")),
+                    None if self.keep_peer_out(peer, key) > 0 => {
+                        said.push(format!("{name} is let in no more"));
+                    }
                     None => {}
                 }
             }
@@ -314,6 +361,24 @@ impl Proxy {
             said.push(format!("a restart is needed for {}", restart.join(", ")));
         }
         if said.is_empty() { "nothing has changed".to_owned() } else { said.join("; ") }
+    }
+
+    fn let_peer_in(&self, key: PublicKey) {
+        self.endpoint.allow(key);
+        self.admitted.lock().unwrap_or_else(PoisonError::into_inner).insert(key);
+    }
+
+    /// Lets a peer in no more. Returns the number of sessions that end.
+    fn keep_peer_out(&self, peer: &Peer, key: &PublicKey) -> usize {
+        self.admitted.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+        let mut ended = self.endpoint.revoke(key);
+        for session in peer.sessions() {
+            if let Link::Tcp(link) = session.link() {
+                link.abort("your key is let in no more");
+                ended += 1;
+            }
+        }
+        ended
     }
 
     async fn let_in(
@@ -418,15 +483,20 @@ impl Proxy {
         for wanted in &self.settings.peers {
             let (Some(mut url), Ok(key)) = (wanted.dials().cloned(), wanted.key()) else { continue };
             let Some(peer) = self.peers.get(&key).cloned() else { continue };
-            url.key = Some(key);
-            let (endpoint, tell) = (self.endpoint.clone(), self.tell.clone());
+            url.url.key = Some(key);
+            let dialler = Dialler {
+                endpoint: self.endpoint.clone(),
+                keys: self.tcp.as_ref().map(keys),
+                mark: self.settings.mark(),
+            };
+            let tell = self.tell.clone();
             let is_resumed = resumed.contains(&key);
             self.sessions.spawn(async move {
                 if is_resumed {
                     peer.without_session().await;
                 }
                 let name = Arc::clone(&peer.context().peer);
-                peer.dial(&endpoint, &url, |state| (tell.0)(News::Peer(Arc::clone(&name), state.clone())))
+                peer.dial(&dialler, &url, |state| (tell.0)(News::Peer(Arc::clone(&name), state.clone())))
                     .await;
             });
         }
@@ -444,9 +514,47 @@ impl Proxy {
                 };
                 let Some(mocket) = mocket else { return };
                 match mocket.peer_key().and_then(|key| peers.get(&key)).cloned() {
-                    Some(peer) => drop(sessions.spawn(async move { peer.attend(mocket).await })),
+                    Some(peer) => {
+                        drop(sessions.spawn(async move { peer.attend(Link::Whimbrel(mocket)).await }))
+                    }
                     None => mocket.abort(0, "this proxy does not know your key"),
                 }
+            }
+        });
+    }
+
+    /// Serves peers that connect over TCP.
+    fn accept_tcp(&mut self) {
+        let Some(tcp) = &mut self.tcp else { return };
+        let keys = keys(tcp);
+        // The listener was made for this.
+        let listener = tcp.listener.take().and_then(|listener| TcpListener::from_std(listener).ok());
+        let Some(listener) = listener else { return };
+        let (admitted, peers) = (Arc::clone(&self.admitted), Arc::clone(&self.peers));
+        let (links, mut linked) = tokio::sync::mpsc::unbounded_channel();
+        let is_admitted =
+            move |key: &PublicKey| admitted.lock().unwrap_or_else(PoisonError::into_inner).contains(key);
+        // An error means that the proxy is gone.
+        self.sessions.spawn(tcp::serve(listener, keys, is_admitted, move |link| drop(links.send(link))));
+        self.sessions.spawn(async move {
+            let mut sessions = JoinSet::new();
+            loop {
+                let link: tcp::TcpLink = tokio::select! {
+                    link = linked.recv() => match link {
+                        Some(link) => link,
+                        None => return,
+                    },
+                    Some(_) = sessions.join_next() => continue,
+                };
+                let Some(peer) = peers.get(&link.peer_key()).cloned() else { continue };
+                let others = peer.sessions();
+                let over_tcp = others.iter().filter_map(|session| match session.link() {
+                    Link::Tcp(link) => Some(link),
+                    Link::Whimbrel(_) => None,
+                });
+                let surplus = (others.len() + 1).saturating_sub(MOST_TCP_SESSIONS);
+                over_tcp.take(surplus).for_each(|link| link.abort("there are newer sessions"));
+                sessions.spawn(async move { peer.attend(Link::Tcp(link)).await });
             }
         });
     }
@@ -465,11 +573,18 @@ impl ProxyStatus {
                     PeerState::Connected => ("connected", None),
                     PeerState::Failed(why) => ("absent", Some(why)),
                 };
-                serde_json::json!({ "name": *peer.context().peer, "key": key.to_string(), "state": state, "why": why })
+                let connector = peer.session().map(|session| session.link().connector());
+                serde_json::json!({
+                    "name": *peer.context().peer, "key": key.to_string(), "state": state, "why": why, "connector": connector,
+                })
             })
             .collect();
         serde_json::json!({ "peers": peers, "flows": self.flows.shown() })
     }
+}
+
+fn keys(tcp: &TcpConnector) -> tcp::Keys {
+    tcp::Keys { identity: tcp.identity.clone(), psk: tcp.psk.clone() }
 }
 
 fn advice(address: SocketAddr, error: &io::Error) -> String {

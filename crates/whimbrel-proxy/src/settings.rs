@@ -5,9 +5,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use whimbrel::{LocalPath, PublicKey, TransportConfig, Url};
-use whimbrel_service::{ListenSettings, ServiceSettings};
+use whimbrel::{LocalPath, PublicKey, TransportConfig};
+use whimbrel_service::ServiceSettings;
 
+use crate::connector::{Connector, Listen, PeerUrl};
 use crate::intercept::tproxy::{TproxyMistake, TproxySettings};
 use crate::intercept::tun::{TunMistake, TunSettings};
 use crate::intercept::{Forward, Users};
@@ -29,7 +30,7 @@ pub struct Settings {
     pub peers: Vec<PeerSettings>,
     /// Where to listen for peers. Without this section, the proxy only dials.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub listen: Option<ListenSettings>,
+    pub listen: Option<Listen>,
     /// The rules that decide on flows. The first that matches decides. Without any, everything is carried.
     #[serde(rename = "rule")]
     pub rules: Vec<Rule>,
@@ -76,7 +77,7 @@ pub struct PeerSettings {
     pub name: Option<String>,
     /// Where it is dialled, with its key.
     #[serde(default)]
-    pub url: Option<Url>,
+    pub url: Option<PeerUrl>,
     /// Its key, if it is not dialled.
     #[serde(default)]
     pub key: Option<PublicKey>,
@@ -178,8 +179,8 @@ pub enum SettingsError {
 
 impl PeerSettings {
     /// A peer that is dialled.
-    pub fn dialled(url: Url) -> Self {
-        Self { key: url.key, url: Some(url), ..Self::unknown() }
+    pub fn dialled(url: PeerUrl) -> Self {
+        Self { key: url.url.key, url: Some(url), ..Self::unknown() }
     }
 
     /// A peer that is waited for.
@@ -201,7 +202,7 @@ impl PeerSettings {
     }
 
     /// Returns where it is dialled, if it is.
-    pub fn dials(&self) -> Option<&Url> {
+    pub fn dials(&self) -> Option<&PeerUrl> {
         self.url.as_ref().filter(|_| self.mode != Mode::Passive)
     }
 
@@ -230,7 +231,7 @@ impl PeerSettings {
     /// # Errors
     /// It has none, or two.
     pub fn key(&self) -> Result<PublicKey, SettingsError> {
-        match (self.key, self.url.as_ref().map(|url| url.key)) {
+        match (self.key, self.url.as_ref().map(|url| url.url.key)) {
             (Some(key), Some(Some(other))) if key != other => Err(SettingsError::TwoKeys(key)),
             (Some(key), _) | (None, Some(Some(key))) => Ok(key),
             (None, _) => Err(SettingsError::NoKey),
@@ -247,6 +248,13 @@ impl Settings {
     /// Returns the keys of all peers that are let in.
     pub fn keys(&self) -> BTreeSet<PublicKey> {
         self.peers.iter().filter(|peer| peer.may_come()).filter_map(|peer| peer.key().ok()).collect()
+    }
+
+    /// Returns whether a session is carried by TCP, which another process cannot go on with.
+    pub fn uses_tcp(&self) -> bool {
+        let is_tcp = |connector: Connector| connector == Connector::Tcp;
+        self.listen.as_ref().is_some_and(|listen| is_tcp(listen.connector))
+            || self.peers.iter().filter_map(|peer| peer.url.as_ref()).any(|url| is_tcp(url.connector))
     }
 
     /// Returns the mark of what the proxy sends by itself. With it, its traffic is not intercepted.

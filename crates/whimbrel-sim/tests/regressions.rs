@@ -305,6 +305,6 @@ fn regression_a_server_that_comes_late_is_not_taken_to_be_far_away() {
     pair.run(7_200 * MS);
     pair.relink("delay=10ms");
     assert!(pair.settle(1_000 * MS), "it answers a later SYN");
-    let path = pair.stats(End::Client).paths[0].clone();
+    let path = pair.stats(End::Client).paths[0];
     assert!(path.rtt_min <= 30 * MS && path.rtt <= 50 * MS, "{:?}, {:?}", path.rtt_min, path.rtt);
 }

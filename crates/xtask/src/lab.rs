@@ -21,6 +21,18 @@ pub(crate) struct Lab {
     args: Vec<String>,
 }
 
+/// The experiments with proxies, for which programs are installed.
+const PROXY: &[&str] = &[
+    "acm-table1",
+    "acm-table2",
+    "acm-table3",
+    "acm-table4",
+    "proxy-rivals",
+    "proxy-outage",
+    "proxy-reload",
+    "proxy-cost",
+];
+
 impl Lab {
     /// Builds the laboratory and replaces this process with it, so that Ctrl-C and the exit code are the laboratory's.
     pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
@@ -31,7 +43,7 @@ impl Lab {
         if self.wants(&["cross-check"]) {
             tools::rattan();
         }
-        if self.wants(&["acm-table1", "acm-table2", "proxy-outage", "proxy-cost"]) {
+        if self.wants(PROXY) {
             tools::proxy_programs();
             tools::sing_box();
         }

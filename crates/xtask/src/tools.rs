@@ -107,10 +107,15 @@ pub(crate) fn sing_box() {
     }
 }
 
-/// Installs curl and iperf3 for experiments with the proxy, as root on Debian. Without them, these are left out.
+/// Installs curl, iperf3 and shadowsocks-libev for experiments with the proxy, as root on Debian. Without them, these are left out.
 pub(crate) fn proxy_programs() {
-    for name in ["curl", "iperf3"] {
-        if let Err(reason) = package(name, || works(program(name, &["--version"]))) {
+    let needed = [
+        ("curl", "curl", "--version"),
+        ("iperf3", "iperf3", "--version"),
+        ("shadowsocks-libev", "ss-server", "-h"),
+    ];
+    for (name, there, argument) in needed {
+        if let Err(reason) = package(name, || works(program(there, &[argument]))) {
             eprintln!("{reason}");
         }
     }

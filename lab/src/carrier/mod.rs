@@ -2,6 +2,7 @@
 
 mod proxy;
 mod scratch;
+mod shadowsocks;
 mod sing_box;
 mod whimbrel;
 
@@ -10,18 +11,26 @@ use std::net::{IpAddr, SocketAddr};
 use anyhow::bail;
 
 use self::proxy::Proxy;
+use self::whimbrel::Pair;
+pub(crate) use self::whimbrel::Wish;
 use crate::machine::PeerNote;
 use crate::testbed::{Side, Testbed};
 
 /// Name of our proxy in tables.
 pub(crate) const OURS: &str = "whimbrel-proxy";
+/// Name of our proxy with its session over one TCP connection.
+pub(crate) const OURS_TCP: &str = "whimbrel-proxy-tcp";
+/// Name of shadowsocks-libev.
+pub(crate) const SHADOWSOCKS: &str = "shadowsocks";
 /// Name of sing-box with hysteria2.
 pub(crate) const HYSTERIA: &str = "hysteria2";
 
 /// The proxies, or the plain link, that carry the programs' connections.
-pub(crate) struct Carrier {
-    near: Option<Proxy>,
-    far: Option<Proxy>,
+pub(crate) enum Carrier {
+    /// Nothing: the programs connect to their server.
+    Nothing,
+    Ours(Box<Pair>),
+    Other(Proxy, Proxy),
 }
 
 /// Where a pair of proxies runs.
@@ -48,23 +57,47 @@ impl Carrier {
     /// Starts the proxies of a peer. They may not listen yet: see [`crate::program::Load::Reach`]. A peer without
     /// proxies has none.
     pub(crate) async fn start(testbed: &Testbed, peer: &str, place: Place) -> anyhow::Result<Self> {
+        if let Some(wish) = Wish::of(peer) {
+            return Self::start_ours(testbed, &wish, place).await;
+        }
         let (near, far) = match peer {
-            OURS => whimbrel::start(testbed, place).await?,
             HYSTERIA => sing_box::start(testbed, place)?,
-            direct if congestion(direct).is_some() => return Ok(Self { near: None, far: None }),
+            SHADOWSOCKS => shadowsocks::start(testbed, place)?,
+            direct if congestion(direct).is_some() => return Ok(Self::Nothing),
             other => bail!("there is no proxy {other}"),
         };
-        Ok(Self { near: Some(near), far: Some(far) })
+        Ok(Self::Other(near, far))
+    }
+
+    /// Starts our proxies.
+    pub(crate) async fn start_ours(testbed: &Testbed, wish: &Wish, place: Place) -> anyhow::Result<Self> {
+        Ok(Self::Ours(Box::new(whimbrel::start(testbed, wish, place).await?)))
+    }
+
+    /// Changes a rule of our near proxy while it runs.
+    pub(crate) async fn reload(&self, number: usize) -> anyhow::Result<()> {
+        match self {
+            Self::Ours(pair) => pair.reload(number).await,
+            Self::Nothing | Self::Other(..) => bail!("only our proxy is reloaded"),
+        }
+    }
+
+    /// Has a new process take over from one of our proxies, in turns.
+    pub(crate) async fn upgrade(&mut self, testbed: &Testbed, number: usize) -> anyhow::Result<()> {
+        match self {
+            Self::Ours(pair) => pair.upgrade(testbed, number).await,
+            Self::Nothing | Self::Other(..) => bail!("only our proxy is upgraded"),
+        }
     }
 
     /// Returns the address for programs that speak SOCKS5. `None` if they connect to their server.
     pub(crate) fn socks(&self) -> Option<&'static str> {
-        self.near.as_ref().map(|_| SOCKS)
+        (!matches!(self, Self::Nothing)).then_some(SOCKS)
     }
 
     /// Returns the address that stands for `server`, which is that of the place's forwarded port.
     pub(crate) fn forward(&self, server: SocketAddr) -> anyhow::Result<SocketAddr> {
-        if self.near.is_some() { Ok(FORWARD.parse()?) } else { Ok(server) }
+        if self.socks().is_some() { Ok(FORWARD.parse()?) } else { Ok(server) }
     }
 
     /// Returns the processor time of both proxies so far, in seconds.
@@ -84,7 +117,12 @@ impl Carrier {
     }
 
     fn proxies(&self) -> impl Iterator<Item = &Proxy> {
-        self.near.iter().chain(&self.far)
+        let both = match self {
+            Self::Nothing => None,
+            Self::Ours(pair) => Some([&pair.near, &pair.far]),
+            Self::Other(near, far) => Some([near, far]),
+        };
+        both.into_iter().flatten()
     }
 }
 
@@ -94,9 +132,20 @@ pub(crate) fn congestion(peer: &str) -> Option<&str> {
 }
 
 /// Describes the pairs of proxies, in the order of tables.
-pub(crate) fn notes() -> [PeerNote; 2] {
+pub(crate) fn notes() -> [PeerNote; 4] {
     [
         PeerNote { name: OURS.to_owned(), settings: whimbrel::settings(), missing: None },
+        PeerNote {
+            name: OURS_TCP.to_owned(),
+            settings: "the same with `connector = \"tcp\"`: its session is one TCP connection, with CUBIC"
+                .to_owned(),
+            missing: None,
+        },
+        PeerNote {
+            name: SHADOWSOCKS.to_owned(),
+            settings: shadowsocks::settings(),
+            missing: shadowsocks::missing(),
+        },
         PeerNote { name: HYSTERIA.to_owned(), settings: sing_box::settings(), missing: sing_box::missing() },
     ]
 }

@@ -25,7 +25,7 @@ type Said = Arc<Mutex<VecDeque<String>>>;
 type Output = Lines<BufReader<ChildStdout>>;
 
 /// A running proxy. Dropping it kills it.
-pub(super) struct Proxy {
+pub(crate) struct Proxy {
     child: Child,
     said: Said,
     /// Its files. The pair shares them.
@@ -84,6 +84,18 @@ impl Proxy {
         let status = fs::read_to_string(self.file("status")?)?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("no VmHWM")?;
         Ok(line.trim().trim_end_matches(" kB").parse::<u64>()? * 1024)
+    }
+
+    /// Waits until it has ended by itself.
+    pub(super) async fn ended(mut self) -> anyhow::Result<()> {
+        let ended = tokio::time::timeout(START, self.child.wait()).await;
+        let status = ended.map_err(|_| anyhow!("a proxy that was replaced does not end"))??;
+        anyhow::ensure!(
+            status.success(),
+            "a proxy that was replaced failed: {}",
+            self.last_lines().join("; ")
+        );
+        Ok(())
     }
 
     pub(super) fn last_lines(&self) -> Vec<String> {

@@ -108,6 +108,7 @@ pub(super) async fn trial(case: &Case, options: &Options, seed: u64) -> anyhow::
     let start = Instant::now();
     let request = |bytes, every| Request {
         from: web.places[0],
+        path: None,
         bytes,
         patience: Duration::from_secs_f64(every),
         socks,

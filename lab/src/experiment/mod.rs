@@ -2,8 +2,12 @@
 //! in [`all`].
 
 mod acm;
+mod acm_cot;
 mod acm_table1;
 mod acm_table2;
+mod acm_table3;
+mod acm_table4;
+mod acm_xml;
 mod blackout;
 mod conditions;
 mod cross_check;
@@ -24,6 +28,8 @@ mod paths_messages;
 mod programs;
 mod proxy_cost;
 mod proxy_outage;
+mod proxy_reload;
+mod proxy_rivals;
 mod scale;
 mod self_test;
 mod several;
@@ -271,7 +277,12 @@ pub(crate) fn all() -> &'static [&'static dyn Experiment] {
         &mmsp_figures::MmspFigures,
         &acm_table1::AcmTable1,
         &acm_table2::AcmTable2,
+        &acm_table3::AcmTable3,
+        &acm_table4::AcmTable4,
+        &acm_cot::AcmCot,
+        &proxy_rivals::ProxyRivals,
         &proxy_outage::ProxyOutage,
+        &proxy_reload::ProxyReload,
         &loopback::Loopback,
         &proxy_cost::ProxyCost,
         &scale::Scale,

@@ -86,6 +86,8 @@ pub(super) async fn reach(
 pub(super) struct Request<'a> {
     /// The web server.
     pub(super) from: SocketAddr,
+    /// Its path. Default: as many bytes.
+    pub(super) path: Option<&'a str>,
     pub(super) bytes: u64,
     pub(super) patience: Duration,
     pub(super) socks: Option<&'a str>,
@@ -105,7 +107,8 @@ pub(super) struct Fetched {
 /// Asks for bytes with curl.
 pub(super) async fn fetch(testbed: &Testbed, request: &Request<'_>) -> anyhow::Result<Fetched> {
     let patience = request.patience.as_secs_f64().to_string();
-    let url = format!("http://{}/{}", request.from, request.bytes);
+    let path = request.path.map_or_else(|| request.bytes.to_string(), str::to_owned);
+    let url = format!("http://{}/{path}", request.from);
     let mut words = vec!["-q", "-s", "-o", "/dev/null", "-m", &patience];
     words.extend(["-w", "%{size_download} %{time_total}", "--proxy"]);
     let proxy = request.socks.map_or(String::new(), |socks| format!("socks5h://{socks}"));

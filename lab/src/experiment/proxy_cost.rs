@@ -7,9 +7,10 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use serde_json::Value;
 
+use super::measure::both_ways;
 use super::programs::{self, Server, exchange, exchanged, reach};
 use super::{About, Case, Column, Cost, Experiment, Options, Trial};
-use crate::carrier::{Carrier, HYSTERIA, OURS, Place};
+use crate::carrier::{Carrier, HYSTERIA, OURS, OURS_TCP, Place, Wish};
 use crate::program::Load;
 use crate::report::plot::Plot;
 use crate::sample::Metrics;
@@ -21,8 +22,19 @@ const BULK: &str = "Bulk: iperf3, one connection";
 const TRIP: &str = "Round trip: 64 bytes there and back";
 const HELD: &str = "Held: 5,000 connections";
 const OPENED: &str = "Opened: 2,000 connections a second";
+const TPROXY: &str = "TPROXY: iperf3, one connection, between two hosts";
+const EXCHANGE: &str = "Exchange: a new connection and 64 bytes there and back, round trip 50 ms";
 const DIRECT: &str = "tcp-cubic";
-const PEERS: [&str; 3] = [DIRECT, HYSTERIA, OURS];
+const PEERS: [&str; 4] = [DIRECT, HYSTERIA, OURS_TCP, OURS];
+/// Ways into our proxy, as peers: a forward lets its program in early, SOCKS5 has a reply, and an intercepted SYN waits.
+const FORWARDED: &str = "whimbrel-proxy forward";
+const SOCKS: &str = "whimbrel-proxy socks";
+const INTERCEPTED: &str = "whimbrel-proxy tproxy";
+const WAYS: [&str; 4] = [DIRECT, FORWARDED, SOCKS, INTERCEPTED];
+const LINK: &str = "rate=100mbit, delay=25ms";
+const RTT_US: f64 = 50_000.0;
+/// New connections a second of an exchange.
+const EXCHANGES: f64 = 10.0;
 /// Seconds of bulk and of openings, and in a quick run.
 const SPAN: f64 = 5.0;
 const QUICK_SPAN: f64 = 1.0;
@@ -62,7 +74,11 @@ impl Experiment for ProxyCost {
                        the other, over one connection. What a proxy adds is half of the difference to \
                        the same without proxies, measured right after. Held: 5,000 connections with an exchange each, at most 64 being \
                        opened at a time. The memory is the most that one of the two proxies has had. Opened: 2,000 new \
-                       connections a second to eight ports for 5 s, each with an exchange. Without proxies, the program connects to the server.",
+                       connections a second to eight ports for 5 s, each with an exchange. Without proxies, the program connects to the server. \
+                       TPROXY: iperf3 and the near proxy on one host, the far one and the server on another, joined by the \
+                       kernel; iperf3 goes through a forward, or is intercepted. Exchange: over a link with a round trip of 50 ms, \
+                       the time from a connection's beginning to the reply to its first bytes, in round trips. A forward takes its program in early; \
+                       SOCKS5 replies, and TPROXY answers the SYN, when the far end is connected.",
             why: "There is no link here, so figures show the cost in processor time. A byte goes through six sockets rather than two, and between the proxies it is \
                   sealed. The pair, iperf3 and its server share the cores.",
         }
@@ -70,20 +86,36 @@ impl Experiment for ProxyCost {
 
     fn cases(&self, options: &Options) -> Vec<Case> {
         let loads = [BULK, TRIP, HELD, OPENED].into_iter().filter(|load| !options.quick || *load == BULK);
-        let peers = if options.quick { &PEERS[2..] } else { &PEERS[..] };
+        let peers = if options.quick { &PEERS[3..] } else { &PEERS[..] };
         let cases = loads.flat_map(|load| peers.iter().map(move |peer| Case::new(load, *peer, Cost::Heavy)));
         // A direct connection has no proxy whose memory could be told.
-        cases.filter(|case| case.condition != HELD || case.peer != DIRECT).collect()
+        let cases = cases.filter(|case| case.condition != HELD || case.peer != DIRECT);
+        if options.quick {
+            return cases.collect();
+        }
+        let ways = |load: &'static str, cost| WAYS.iter().map(move |way| Case::new(load, *way, cost));
+        // iperf3 knows no SOCKS5.
+        let bulk = ways(TPROXY, Cost::Heavy).filter(|case| case.peer != SOCKS);
+        cases.chain(bulk).chain(ways(EXCHANGE, Cost::Sparse)).collect()
     }
 
     fn trial<'a>(&'a self, case: &'a Case, options: &'a Options, seed: u64) -> Trial<'a> {
         Box::pin(async move {
+            if [TPROXY, EXCHANGE].contains(&case.condition.as_str()) {
+                return between_hosts(case, options, seed).await;
+            }
             // A host has a loopback device, even without a link.
             let testbed = Testbed::new(&[], seed)?;
             let place = Place { near: Side::Caller, far: Side::Caller, at: LOCAL, forwarded: Some(IPERF) };
             let carrier = Carrier::start(&testbed, &case.peer, place).await?;
             let echo = Server::echo(&testbed, Side::Caller, LOCAL, PORTS, None).await?;
-            let all = Rig { testbed: &testbed, carrier: &carrier, echo: &echo.places };
+            let all = Rig {
+                testbed: &testbed,
+                carrier: &carrier,
+                echo: &echo.places,
+                server: Side::Caller,
+                at: LOCAL,
+            };
             reach(&testbed, &carrier, echo.places[0], carrier.socks()).await?;
             let seconds = options.span(SPAN, QUICK_SPAN);
             let measured = match case.condition.as_str() {
@@ -107,11 +139,16 @@ impl Experiment for ProxyCost {
             Column::lower("failed", "failed", 0),
             Column::lower("open_us", "opened and answered p50, us", 0),
             Column::higher("opened_s", "opened a second", 0),
+            Column::lower("trips", "exchange p50, round trips", 2),
         ]
     }
 
     fn limit(&self, _: &str, _: &str) -> Option<f64> {
         None
+    }
+
+    fn links(&self) -> Vec<(String, String)> {
+        vec![("exchange".to_owned(), LINK.to_owned())]
     }
 
     fn plots(&self) -> Vec<Plot> {
@@ -132,13 +169,59 @@ struct Rig<'a> {
     testbed: &'a Testbed,
     carrier: &'a Carrier,
     echo: &'a [SocketAddr],
+    /// Where iperf3's server runs, and its address.
+    server: Side,
+    at: IpAddr,
+}
+
+/// Measures with the server on another host.
+async fn between_hosts(case: &Case, options: &Options, seed: u64) -> anyhow::Result<Metrics> {
+    let is_bulk = case.condition == TPROXY;
+    let links = if is_bulk { Vec::new() } else { vec![both_ways(LINK)?] };
+    let testbed = Testbed::new(&links, seed)?;
+    let (server, near) = (Side::Server, Side::Caller);
+    let at = if is_bulk { testbed.veth()? } else { testbed.addresses(server)[0] };
+    let echo = Server::echo(&testbed, server, at, 1, None).await?;
+    let forwarded = if is_bulk { IPERF } else { echo.places[0].port() };
+    let place = Place { near, far: server, at, forwarded: Some(forwarded) };
+    let carrier = match case.peer.as_str() {
+        DIRECT => Carrier::start(&testbed, DIRECT, place).await?,
+        way => {
+            let wish = Wish { tproxy: way == INTERCEPTED, ..Wish::default() };
+            Carrier::start_ours(&testbed, &wish, place).await?
+        }
+    };
+    reach(&testbed, &carrier, echo.places[0], carrier.socks()).await?;
+    let span = options.span(SPAN, QUICK_SPAN);
+    let to = |there: SocketAddr| match case.peer.as_str() {
+        FORWARDED => carrier.forward(there),
+        _ => Ok(there),
+    };
+    let measured = if is_bulk {
+        let all = Rig { testbed: &testbed, carrier: &carrier, echo: &echo.places, server, at };
+        all.bulk_to(to(SocketAddr::new(at, IPERF))?, span).await
+    } else {
+        let socks = carrier.socks().filter(|_| case.peer == SOCKS);
+        let load = Load::Open { rate: EXCHANGES, seconds: span };
+        let mut client = exchange(&testbed, &[to(echo.places[0])?], socks, &load)?;
+        exchanged(&mut client, PATIENCE).await.map(|found| {
+            let mut metrics = Metrics::default();
+            metrics.set("failed", found.errors.values().sum::<u64>() as f64);
+            metrics.set("trips", found.median_us / RTT_US);
+            metrics
+        })
+    };
+    measured.map_err(|error| carrier.explain(error))
 }
 
 impl Rig<'_> {
     async fn bulk(&self, seconds: f64) -> anyhow::Result<Metrics> {
-        let server = ["-s", "-1", "-p", &IPERF.to_string(), "-B", &LOCAL.to_string()].map(str::to_owned);
-        let _server = self.testbed.spawn(Side::Caller, "iperf3", &server, Stdio::null())?;
-        let to = self.carrier.forward(SocketAddr::new(LOCAL, IPERF))?;
+        self.bulk_to(self.carrier.forward(SocketAddr::new(self.at, IPERF))?, seconds).await
+    }
+
+    async fn bulk_to(&self, to: SocketAddr, seconds: f64) -> anyhow::Result<Metrics> {
+        let server = ["-s", "-1", "-p", &IPERF.to_string(), "-B", &self.at.to_string()].map(str::to_owned);
+        let _server = self.testbed.spawn(self.server, "iperf3", &server, Stdio::null())?;
         let before = self.carrier.processor_time()?;
         let report = self.iperf(to, seconds).await?;
         let cpu = self.carrier.processor_time()? - before;

@@ -1,6 +1,7 @@
 //! Programs that know nothing of the transport, for experiments with the proxy: servers, and clients that may go through
 //! SOCKS5. Fetching is left to curl, and bulk to iperf3.
 
+pub(crate) mod cot;
 mod echo;
 mod exchange;
 mod source;
@@ -30,6 +31,10 @@ enum Program {
     Web(web::Web),
     /// Sends back what it reads
     Echo(echo::Echo),
+    /// Sends XML records to a receiver, as a stream or as datagrams
+    Cot(cot::Cot),
+    /// Receives XML records
+    CotSink(cot::CotSink),
     /// Sends streams of datagrams to whoever asks
     Source(source::Source),
     /// Asks for streams of datagrams, and says what arrived
@@ -43,6 +48,8 @@ impl Run {
         match self.program {
             Program::Web(web) => web.run(),
             Program::Echo(echo) => echo.run(),
+            Program::Cot(cot) => cot.run(),
+            Program::CotSink(sink) => sink.run(),
             Program::Source(source) => source.run(),
             Program::Watch(watch) => watch.run(),
             Program::Exchange(exchange) => exchange.run(),

@@ -67,13 +67,13 @@ impl Watch {
 }
 
 /// A socket, or one behind a proxy.
-enum Socket {
+pub(super) enum Socket {
     Own(UdpSocket),
     Proxied(Socks5Datagram<TcpStream>),
 }
 
 impl Socket {
-    async fn new(socks: Option<SocketAddr>) -> anyhow::Result<Self> {
+    pub(super) async fn new(socks: Option<SocketAddr>) -> anyhow::Result<Self> {
         Ok(match socks {
             None => Self::Own(UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).await?),
             Some(socks) => {
@@ -84,7 +84,7 @@ impl Socket {
         })
     }
 
-    async fn send(&self, datagram: &[u8], to: SocketAddr) -> anyhow::Result<()> {
+    pub(super) async fn send(&self, datagram: &[u8], to: SocketAddr) -> anyhow::Result<()> {
         match self {
             Self::Own(socket) => drop(socket.send_to(datagram, to).await?),
             Self::Proxied(socket) => drop(socket.send_to(datagram, to).await?),

@@ -1,4 +1,4 @@
-//! A web server that serves as many bytes as a path says.
+//! A web server that serves as many bytes as a path says: `/BYTES`, or `/cot/BYTES` for an XML document.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -7,6 +7,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
+use super::cot;
 use crate::peer::side;
 
 /// Connections that may wait to be accepted.
@@ -65,12 +66,20 @@ async fn answer(mut stream: TcpStream) -> anyhow::Result<()> {
     let request = lines.next_line().await?.context("no request")?;
     while lines.next_line().await?.is_some_and(|line| !line.is_empty()) {}
     let path = request.split(' ').nth(1).context("no path")?;
-    let Ok(mut left) = path.trim_start_matches('/').parse::<usize>() else {
+    let path = path.trim_start_matches('/');
+    let document = path.strip_prefix("cot/").and_then(|bytes| bytes.parse().ok()).map(cot::document);
+    let length = document.as_ref().map(Vec::len).or_else(|| path.parse().ok());
+    let Some(mut left) = length else {
         return Ok(writer
             .write_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
             .await?);
     };
     let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {left}\r\nConnection: close\r\n\r\n");
+    if let Some(document) = document {
+        // One write, as a server of files does it.
+        writer.write_all(&[head.into_bytes(), document].concat()).await?;
+        return Ok(writer.shutdown().await?);
+    }
     writer.write_all(head.as_bytes()).await?;
     let block = [b'x'; BLOCK];
     while left > 0 {

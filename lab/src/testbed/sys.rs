@@ -70,6 +70,12 @@ pub(super) fn keep_unread(socket: &impl AsRawFd, bytes: libc::c_int) -> io::Resu
     })
 }
 
+/// Returns the number of the calling thread.
+pub(super) fn thread() -> i32 {
+    // SAFETY: cannot fail.
+    unsafe { libc::gettid() }
+}
+
 /// Sends a signal to a process.
 pub(super) fn signal(process: i32, signal: libc::c_int) -> io::Result<()> {
     // SAFETY: touches no memory.

@@ -22,6 +22,7 @@ struct Peer {
     key: String,
     state: String,
     why: Option<String>,
+    connector: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
@@ -52,10 +53,11 @@ struct Flow {
 pub(crate) fn describe(more: &Value) -> Vec<String> {
     let More { peers, flows } = More::deserialize(more).unwrap_or_default();
     let mut lines = vec![plural(peers.len() as u64, "peer")];
-    for Peer { name, key, state, why } in &peers {
+    for Peer { name, key, state, why, connector } in &peers {
         let key = if name == key { String::new() } else { format!(" ({key})") };
         let why = why.as_ref().map_or_else(String::new, |why| format!(": {why}"));
-        lines.push(format!("  {name}{key}: {state}{why}"));
+        let over = if connector.as_deref() == Some("tcp") { " over tcp" } else { "" };
+        lines.push(format!("  {name}{key}: {state}{over}{why}"));
     }
     let Flows { running, opened, refused, list } = flows;
     lines.push(format!("{}, {opened} so far, {refused} refused", plural(running, "flow")));

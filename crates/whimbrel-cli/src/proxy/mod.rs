@@ -6,6 +6,7 @@ mod flows;
 mod permit;
 mod run;
 mod sources;
+mod tcp;
 mod train;
 mod upgrade;
 

@@ -8,11 +8,12 @@ use clap::Args;
 use whimbrel::{Config, Endpoint};
 use whimbrel_proxy::protocol::PROTOCOL;
 use whimbrel_proxy::upgrade::Parcel;
-use whimbrel_proxy::{Proxy, ProxyStatus, Settings};
+use whimbrel_proxy::{Connector, PeerUrl, Proxy, ProxyStatus, Settings, TcpConnector};
 use whimbrel_service::key::{default_key_file, own_or_new, read_psk, release_reset_salts};
 use whimbrel_service::{Command, ListenOptions, Listening, Service, bind_both_families};
 
 use super::sources::Sources;
+use super::tcp;
 use super::upgrade::{self, Heir};
 use crate::monitor;
 use crate::output::{note, print_line};
@@ -37,6 +38,9 @@ const LOOK: Duration = Duration::from_millis(10);
 const NOT_REPLACED: &str =
     "a proxy with [in.tun] cannot be replaced while it runs: stop it, and start the other without --replace";
 
+/// A TCP connection belongs to its process, with what it has on the way.
+const TCP_NOT_REPLACED: &str = "a proxy with a session over TCP cannot be replaced while it runs: stop it, and start the other without --replace";
+
 /// Runs a proxy until Ctrl-C or SIGTERM.
 ///
 /// With --listen, the first line of output is `listening whimbrel://KEY@HOST:PORT`. Give that URL to --peer at the
@@ -54,6 +58,14 @@ pub(super) struct RunCommand {
     replace: bool,
 }
 
+/// The sockets of a proxy.
+struct Bound {
+    endpoint: Endpoint,
+    /// The URL to give to peers, if the proxy listens for them.
+    listening: Option<String>,
+    tcp: TcpConnector,
+}
+
 impl RunCommand {
     pub(super) fn run(self) -> anyhow::Result<()> {
         self.runtime.block_on(self.serve())
@@ -64,6 +76,9 @@ impl RunCommand {
         raise_file_limit(&settings);
         if self.replace && settings.ways_in.tun.is_some() {
             return Err(Misused(NOT_REPLACED.to_owned()).into());
+        }
+        if self.replace && settings.uses_tcp() {
+            return Err(Misused(TCP_NOT_REPLACED.to_owned()).into());
         }
         let mut taken = match self.replace {
             true => Some(upgrade::take_over(&settings).await?),
@@ -128,13 +143,14 @@ impl RunCommand {
 
     /// Prepares the proxy, which may go on with what another process has left, and starts its interfaces.
     async fn prepare(&self, settings: &Settings, parcel: &Parcel) -> anyhow::Result<(Service, Proxy)> {
-        let (endpoint, listening) = self.bind_again(settings, parcel.port()).await?;
+        let Bound { endpoint, listening, tcp } = self.bind_again(settings, parcel.port()).await?;
         let status: Arc<OnceLock<ProxyStatus>> = Arc::default();
         let shown = Arc::clone(&status);
         let more = move || shown.get().map_or(serde_json::Value::Null, ProxyStatus::shown);
         let file = self.sources.config.as_deref();
         let service = monitor::start("proxy", &settings.service, file, &endpoint, more).await?;
-        let proxy = Proxy::prepare(settings, &endpoint, service.activity(), note, parcel).await?;
+        let mut proxy = Proxy::prepare(settings, &endpoint, service.activity(), note, parcel).await?;
+        proxy.set_tcp(tcp);
         proxy.register(service.metrics());
         drop(status.set(proxy.status()));
         if let Some(url) = listening {
@@ -158,6 +174,9 @@ impl RunCommand {
                 Command::HandOver(_) if proxy.keeps_interface() => {
                     note(format_args!("nothing is handed over: {NOT_REPLACED}"));
                 }
+                Command::HandOver(_) if proxy.uses_tcp() => {
+                    note(format_args!("nothing is handed over: {TCP_NOT_REPLACED}"));
+                }
                 Command::HandOver(stream) => match Heir::offer(stream).await {
                     Ok(heir) => return Some(heir),
                     Err(error) => note(format_args!("nothing is handed over: {error}")),
@@ -168,7 +187,7 @@ impl RunCommand {
     }
 
     /// Opens the socket on the port that the former process is about to give up.
-    async fn bind_again(&self, settings: &Settings, port: u16) -> anyhow::Result<(Endpoint, Option<String>)> {
+    async fn bind_again(&self, settings: &Settings, port: u16) -> anyhow::Result<Bound> {
         let deadline = Instant::now() + GIVES_UP;
         loop {
             match self.bind(settings, port).await {
@@ -179,8 +198,9 @@ impl RunCommand {
     }
 
     /// Opens the socket. Returns the URL to give to peers, if the proxy listens for them.
-    async fn bind(&self, settings: &Settings, port: u16) -> anyhow::Result<(Endpoint, Option<String>)> {
-        let listen = settings.listen.clone().unwrap_or_default();
+    async fn bind(&self, settings: &Settings, port: u16) -> anyhow::Result<Bound> {
+        let connector = settings.listen.as_ref().map(|listen| listen.connector);
+        let listen = settings.listen.clone().unwrap_or_default().settings;
         let key = self.sources.key.clone().or(listen.key);
         let (identity, is_new) = own_or_new(key.as_deref())?;
         let path = key.map_or_else(default_key_file, Ok)?;
@@ -190,9 +210,19 @@ impl RunCommand {
         let paths = self.sources.transport.paths.paths()?;
         let config = Config::default().transport(settings.transport.clone()).paths(paths);
         let config = config.protocol(PROTOCOL.into()).mark(settings.mark());
-        if settings.listen.is_none() {
-            let config = config.identity(identity).psk(read_psk(listen.psk.as_deref())?);
-            return Ok((bind_both_families(config, port).await?, None));
+        let psk = read_psk(listen.psk.as_deref())?;
+        let mut tcp = TcpConnector { identity: identity.clone(), psk: psk.clone(), listener: None };
+        if connector != Some(Connector::Whimbrel) {
+            let listening = match connector {
+                Some(_) => {
+                    let (listener, url) = tcp::listen(listen.address, identity.public())?;
+                    tcp.listener = Some(listener);
+                    Some(PeerUrl { connector: Connector::Tcp, url }.to_string())
+                }
+                None => None,
+            };
+            let endpoint = bind_both_families(config.identity(identity).psk(psk), port).await?;
+            return Ok(Bound { endpoint, listening, tcp });
         }
         let mut admitted = listen.config;
         admitted.allow = Some(settings.keys());
@@ -206,7 +236,7 @@ impl RunCommand {
         });
         (options.address, options.psk) = (address, listen.psk);
         let Listening { endpoint, url } = options.listen(note).await?;
-        Ok((endpoint, Some(url.to_string())))
+        Ok(Bound { endpoint, listening: Some(url.to_string()), tcp })
     }
 
     fn reload(&self, proxy: &mut Proxy) -> Result<String, String> {

@@ -4,10 +4,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
-use whimbrel::Url;
 use whimbrel_proxy::intercept::Forward;
 use whimbrel_proxy::relay::Dictionaries;
-use whimbrel_proxy::{PeerSettings, Settings};
+use whimbrel_proxy::{Connector, PeerSettings, PeerUrl, Settings};
 
 use super::permit::Allowed;
 use crate::dial::TransportOptions;
@@ -28,12 +27,16 @@ pub(super) struct Sources {
     #[arg(long, value_name = "FORWARD")]
     forward: Vec<Forward>,
     /// The URL of the peer to carry connections to, as it printed it: whimbrel://KEY@HOST:PORT. Replace `[::1]` by a name or
-    /// address of its host.
+    /// address of its host. With whimbrel+tcp, the session is one TCP connection.
     #[arg(long, value_name = "URL")]
-    peer: Option<Url>,
+    peer: Option<PeerUrl>,
     /// Listen for peers on this address. Only peers that are allowed are let in: see --allow.
     #[arg(long, value_name = "ADDR", value_parser = units::address)]
     listen: Option<SocketAddr>,
+    /// What carries the sessions of --listen: `whimbrel`, or `tcp` for one TCP connection each, to compare with [default:
+    /// whimbrel].
+    #[arg(long, value_name = "CONNECTOR", requires = "listen")]
+    connector: Option<Connector>,
     /// Let the peer with this key open these targets from here: KEY=NETWORK:PORTS, also several with commas, and names
     /// such as *.example.org:443. Networks do not include loopback unless they are within it, such as 127.0.0.1:22; 0.0.0.0/0
     /// does include private networks. May be repeated.
@@ -82,7 +85,9 @@ impl Sources {
             settings.peers[at].may_open.extend(permits.iter().cloned());
         }
         if self.listen.is_some() {
-            settings.listen.get_or_insert_default().address = self.listen;
+            let listen = settings.listen.get_or_insert_default();
+            listen.settings.address = self.listen;
+            listen.connector = self.connector.unwrap_or(listen.connector);
         }
         for file in &self.dictionary {
             // Peers name dictionaries by their content, so one that has the name of another is ready, too.

@@ -35,4 +35,6 @@ pub mod codes {
     pub const RULE: u64 = 4;
     /// The peer could not be reached for as long as a rule of the near end allows.
     pub const OUTAGE: u64 = 5;
+    /// The peer has opened too many streams. Only the tcp connector uses it.
+    pub const LIMIT: u64 = 6;
 }

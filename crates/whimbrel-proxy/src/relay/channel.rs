@@ -1,19 +1,17 @@
 //! A byte stream of a session, as a flow sees it.
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
 use serde::{Deserialize, Serialize};
-use tokio::io::AsyncWrite;
-use whimbrel::{Mocket, Stream, StreamId, StreamIoError, StreamReader, StreamWriter};
+use whimbrel::StreamId;
 
 use super::bond::Bond;
 use super::caps::Capped;
 use super::near::Refused;
-use super::reach::is_reachable;
 use crate::compress::Paused;
+use crate::connector::{Failure, Link, Stream, StreamReader, StreamWriter};
 use crate::flow::{Broken, Channel};
 use crate::protocol::{Agreement, Answer, AnswerReader, Cap, Datagram, Manner, Outcome, codes};
 
@@ -26,7 +24,7 @@ const DEFAULT_PRIORITY: u8 = 100;
 /// A byte stream of a session.
 #[derive(Debug)]
 pub(crate) struct StreamChannel {
-    mocket: Mocket,
+    link: Link,
     reader: StreamReader,
     writer: StreamWriter,
     answer: Awaited,
@@ -62,31 +60,31 @@ enum Awaited {
 
 impl StreamChannel {
     /// A stream of the peer, whose next bytes are the program's.
-    pub(crate) fn accepted(mocket: Mocket, stream: Stream, manner: Manner, bond: &Arc<Bond>) -> Self {
+    pub(crate) fn accepted(link: Link, stream: Stream, manner: Manner, bond: &Arc<Bond>) -> Self {
         let (reader, mut writer) = stream.into_split();
         let (priority, bond) = (manner.priority, Arc::clone(bond));
         if let Some(priority) = priority {
             writer.set_priority(priority);
         }
         let cap = manner.cap.map(|cap| bond.caps.under(cap));
-        Self { mocket, reader, writer, answer: Awaited::Nothing, priority, cap, bond, is_opener: false }
+        Self { link, reader, writer, answer: Awaited::Nothing, priority, cap, bond, is_opener: false }
     }
 
     /// A stream that this end has opened, whose first bytes are the far end's answer.
-    pub(crate) fn opened(mocket: Mocket, stream: Stream, manner: Manner, bond: &Arc<Bond>) -> Self {
+    pub(crate) fn opened(link: Link, stream: Stream, manner: Manner, bond: &Arc<Bond>) -> Self {
         let answer = Awaited::Answer(AnswerReader::default());
-        Self { answer, is_opener: true, ..Self::accepted(mocket, stream, manner, bond) }
+        Self { answer, is_opener: true, ..Self::accepted(link, stream, manner, bond) }
     }
 
     /// A stream of a session that was resumed. `answer`: what there is of the far end's answer, if that is not whole.
-    pub(super) fn resumed(mocket: Mocket, stream: Stream, saved: &Saved, bond: &Arc<Bond>) -> Self {
+    pub(super) fn resumed(link: Link, stream: Stream, saved: &Saved, bond: &Arc<Bond>) -> Self {
         let answer = match &saved.answer {
             Some(begun) => Awaited::Answer(AnswerReader::begun(begun)),
             None => Awaited::Nothing,
         };
         let is_opener = saved.is_opener;
         let manner = Manner { priority: saved.priority, cap: saved.cap, ..Manner::default() };
-        Self { answer, is_opener, ..Self::accepted(mocket, stream, manner, bond) }
+        Self { answer, is_opener, ..Self::accepted(link, stream, manner, bond) }
     }
 
     /// Returns what is not part of the session, with the compression if it is compressed. The session keeps the rest, so it
@@ -112,7 +110,7 @@ impl StreamChannel {
     /// Tells the peer of something about this stream.
     fn tell(&self, message: &Datagram) {
         // It is reliable. If too much waits already, the other direction stays as it was.
-        self.mocket.sender().unsequenced().build().try_send(message.to_bytes()).ok();
+        self.link.sure_messages().try_send(message.to_bytes());
     }
 
     /// Asks the peer for a new context.
@@ -126,8 +124,8 @@ impl StreamChannel {
     }
 
     /// The session that the stream belongs to.
-    pub(super) fn mocket(&self) -> &Mocket {
-        &self.mocket
+    pub(super) fn link(&self) -> &Link {
+        &self.link
     }
 
     /// Returns why the far end has refused the flow, if it has.
@@ -188,11 +186,11 @@ fn poll_answer(
     }
 }
 
-fn broken(error: &StreamIoError) -> Broken {
-    match error {
-        StreamIoError::Reset(code) | StreamIoError::Stopped(code) => Broken::Reset(code.0),
-        StreamIoError::Ended => Broken::Reset(codes::RESET),
-        _ => Broken::Lost,
+fn broken(failure: Failure) -> Broken {
+    match failure {
+        Failure::Reset(code) | Failure::Stopped(code) => Broken::Reset(code),
+        Failure::Ended => Broken::Reset(codes::RESET),
+        Failure::Over => Broken::Lost,
     }
 }
 
@@ -217,7 +215,7 @@ impl Channel for StreamChannel {
                 // What came before goes first. The end is read again.
                 Poll::Ready(_) | Poll::Pending if !bytes.is_empty() => break,
                 Poll::Ready(Ok(None)) => return Poll::Ready(Ok(false)),
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(broken(&error))),
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(broken(error))),
                 Poll::Pending => return Poll::Pending,
             }
         }
@@ -231,7 +229,7 @@ impl Channel for StreamChannel {
                     bytes.advance(taken);
                     Poll::Ready(Ok(()))
                 }
-                Err(error) => self.poll_why(broken(&error), cx).map(Err),
+                Err(error) => self.poll_why(broken(error), cx).map(Err),
             };
         };
         let granted = ready!(cap.poll_take(cx, bytes.len()));
@@ -241,21 +239,21 @@ impl Channel for StreamChannel {
         bytes.advance(taken);
         match ready!(written) {
             Ok(_) => Poll::Ready(Ok(())),
-            Err(error) => self.poll_why(broken(&error), cx).map(Err),
+            Err(error) => self.poll_why(broken(error), cx).map(Err),
         }
     }
 
     fn poll_stopped(&mut self, cx: &mut Context<'_>) -> Poll<Broken> {
         match ready!(self.writer.poll_stopped(cx)) {
-            Ok(Some(code)) => self.poll_why(Broken::Reset(code.0), cx),
+            Ok(Some(code)) => self.poll_why(Broken::Reset(code), cx),
             // Everything was delivered.
             Ok(None) => Poll::Pending,
-            Err(error) => Poll::Ready(broken(&error)),
+            Err(error) => Poll::Ready(broken(error)),
         }
     }
 
     fn is_reachable(&self) -> bool {
-        is_reachable(&self.mocket)
+        self.link.is_reachable()
     }
 
     fn set_priority(&mut self, priority: Option<u8>) {
@@ -265,7 +263,7 @@ impl Channel for StreamChannel {
         self.priority = priority;
         self.writer.set_priority(priority.unwrap_or(DEFAULT_PRIORITY));
         if self.is_opener {
-            self.tell(&Datagram::Priority(self.writer.id().0, priority));
+            self.tell(&Datagram::Priority(self.reader.id().0, priority));
         }
     }
 
@@ -275,14 +273,12 @@ impl Channel for StreamChannel {
         }
         self.cap = cap.map(|cap| self.bond.caps.under(cap));
         if self.is_opener && self.bond.peer().caps {
-            self.tell(&Datagram::Cap(self.writer.id().0, cap));
+            self.tell(&Datagram::Cap(self.reader.id().0, cap));
         }
     }
 
     fn finish(&mut self) {
-        let mut cx = Context::from_waker(std::task::Waker::noop());
-        // It never waits. If the peer has stopped the stream, the flow hears of that elsewhere.
-        drop(Pin::new(&mut self.writer).poll_shutdown(&mut cx));
+        self.writer.finish();
     }
 
     fn reset(&mut self, code: u64) {

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
-use whimbrel::{Mocket, Stream};
 
 use super::bond::Bond;
 use super::carrier::Carrier;
@@ -19,6 +18,7 @@ use super::session::SessionContext;
 use super::socket::Socket;
 use super::steering::{Helm, Steering};
 use super::wish::Wish;
+use crate::connector::{Link, Stream};
 use crate::flow::Flow;
 use crate::policy::Protocol;
 use crate::protocol::{Agreement, Answer, Opening, Outcome, codes};
@@ -29,7 +29,7 @@ type Connected = (Socket, Running, OwnedSemaphorePermit, Option<(Wish, u32)>);
 /// The flows that a peer has open at this end.
 #[derive(Debug)]
 pub(super) struct FarEnd {
-    mocket: Mocket,
+    link: Link,
     context: Arc<SessionContext>,
     helm: Arc<Helm>,
     restarts: Restarts,
@@ -38,13 +38,13 @@ pub(super) struct FarEnd {
 
 impl FarEnd {
     pub(super) fn new(
-        mocket: Mocket,
+        link: Link,
         context: Arc<SessionContext>,
         helm: Arc<Helm>,
         restarts: Restarts,
         bond: Arc<Bond>,
     ) -> Self {
-        Self { mocket, context, helm, restarts, bond }
+        Self { link, context, helm, restarts, bond }
     }
 
     /// Serves a stream that the peer has opened. Returns where it went, and how it ended or why it was refused.
@@ -69,8 +69,7 @@ impl FarEnd {
                 );
             }
             Ok((socket, running, permit, agreed)) => {
-                let channel =
-                    StreamChannel::accepted(self.mocket.clone(), stream, opening.manner, &self.bond);
+                let channel = StreamChannel::accepted(self.link.clone(), stream, opening.manner, &self.bond);
                 let channel = Carrier::new(channel, agreed, &running.record, &self.restarts);
                 self.run(Flow::new(socket, channel), running, permit).await;
             }
@@ -116,7 +115,7 @@ impl FarEnd {
         let connected = tokio::select! {
             connected = connected => connected,
             // The peer has given up, so nobody needs the connection.
-            _ = stream.writer().stopped() => Err(Outcome::Failed),
+            _ = stream.stopped() => Err(Outcome::Failed),
         };
         let mut tcp = connected?;
         self.introduce(&mut tcp, opening).await;
@@ -134,6 +133,6 @@ impl FarEnd {
 /// Tells the peer why, and reads no more.
 async fn refuse(stream: &mut Stream, outcome: Outcome) {
     drop(stream.write_bytes(Answer::of(outcome).to_bytes().into()).await);
-    drop(stream.shutdown().await);
+    stream.finish();
     stream.stop(codes::RESET);
 }

@@ -21,7 +21,7 @@ pub(crate) fn set_mark<S>(_: &S, _: Mark) -> io::Result<()> {
 }
 
 /// Connects with this mark.
-pub(super) async fn connect_marked(address: SocketAddr, mark: Mark) -> io::Result<TcpStream> {
+pub(crate) async fn connect_marked(address: SocketAddr, mark: Mark) -> io::Result<TcpStream> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     set_mark(&socket, mark)?;
     socket.connect(address).await

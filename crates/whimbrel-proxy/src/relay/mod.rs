@@ -40,14 +40,15 @@ pub(crate) use channel::Saved;
 pub use dictionaries::{Dictionaries, DictionaryError};
 pub(crate) use direct::DirectFlow;
 pub use limits::Limits;
-pub(crate) use mark::Mark;
 #[cfg(target_os = "linux")]
 pub(crate) use mark::set_mark;
+pub(crate) use mark::{Mark, connect_marked};
 pub use near::{Opened, Refused};
+pub(crate) use network::network;
 pub(crate) use over::Over;
 pub(crate) use own_ports::OwnPorts;
 pub(crate) use packing::Unpacked;
-pub(crate) use peer::GONE_AFTER;
+pub(crate) use peer::{Dialler, GONE_AFTER};
 pub use peer::{Peer, PeerState};
 pub(crate) use record::FlowState;
 pub use record::{FlowRecord, Flows};

@@ -4,7 +4,6 @@ use std::future::poll_fn;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use whimbrel::Mocket;
 
 use super::bond::Bond;
 use super::carrier::Carrier;
@@ -16,6 +15,7 @@ use super::restarts::Restarts;
 use super::socket::Socket;
 use super::steering::Steering;
 use super::wish::Wish;
+use crate::connector::Link;
 use crate::flow::{Channel, Ended, Flow};
 use crate::protocol::{Agreement, Answer, Opening, Outcome, codes};
 
@@ -83,7 +83,7 @@ pub struct Opened {
 impl Opened {
     /// Opens the stream of a flow.
     pub(super) async fn open(
-        mocket: &Mocket,
+        link: &Link,
         opening: &Opening,
         running: Running,
         wish: Option<Wish>,
@@ -92,9 +92,9 @@ impl Opened {
     ) -> Result<Self, Refused> {
         let mut said = opening.clone();
         said.manner.compression = said.manner.compression.filter(|_| wish.is_some());
-        let opened = mocket.open_stream_with(said.to_bytes()).await;
+        let opened = link.open_stream(said.to_bytes().into()).await;
         let stream = opened.map_err(|_| Refused::NoSession)?;
-        let channel = StreamChannel::opened(mocket.clone(), stream, opening.manner, bond);
+        let channel = StreamChannel::opened(link.clone(), stream, opening.manner, bond);
         Ok(Self { channel, running, wish, restarts: restarts.clone(), is_answered: false })
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::Buf;
 use tokio::net::TcpStream;
-use whimbrel::{Mocket, StreamId};
+use whimbrel::StreamId;
 
 use super::carrier::Carrier;
 use super::channel::StreamChannel;
@@ -20,6 +20,7 @@ use super::session::Session;
 use super::socket::Socket;
 use super::steering::Steering;
 use super::wish::Wish;
+use crate::connector::{Link, Stream};
 use crate::flow::{Direction, Ended, Flow};
 use crate::policy::Protocol;
 use crate::relay::hand_over::hand_over;
@@ -35,9 +36,9 @@ pub(crate) enum Unpacked {
 
 impl Parked {
     /// The session that the flow belongs to, if it is carried.
-    pub(crate) fn mocket(&self) -> Option<&Mocket> {
+    pub(crate) fn link(&self) -> Option<&Link> {
         match &self.other {
-            Other::Stream(channel) => Some(channel.stream().mocket()),
+            Other::Stream(channel) => Some(channel.stream().link()),
             Other::Direct(_) => None,
         }
     }
@@ -85,11 +86,11 @@ impl Session {
         let context = self.context();
         let OtherEnd::Stream(_, saved) = &parcel.other else { return None };
         // First, so that the peer hears of a flow that cannot go on: a stream that is dropped is reset.
-        let stream = self.mocket().stream(StreamId(saved.stream))?;
+        let stream = Stream::Whimbrel(self.link().mocket()?.stream(StreamId(saved.stream))?);
         let running = running(&parcel, &context.peer, &context.flows, &context.limits)?;
         let FlowParcel { program, other: OtherEnd::Stream(_, saved), hand, .. } = parcel else { return None };
         let program = Socket::resumed(socket(program).ok()?, hand.back_state == Direction::Done);
-        let channel = StreamChannel::resumed(self.mocket().clone(), stream, &saved, self.bond());
+        let channel = StreamChannel::resumed(self.link().clone(), stream, &saved, self.bond());
         let carrier = match saved.paused {
             Some(paused) => {
                 let wish = Wish::again(&paused, context)?;

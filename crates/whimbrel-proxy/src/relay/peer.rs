@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
-use whimbrel::{CloseReason, ConnectError, Endpoint, LocalPath, Mocket, Url};
+use whimbrel::{CloseReason, ConnectError, Endpoint, LocalPath};
 
-use super::network::network;
+use super::mark::Mark;
 use super::session::{Session, SessionContext};
 use super::udp::Programs;
+use crate::connector::{Connector, Link, LinkEnd, PeerUrl, tcp};
 use crate::policy::Network;
 
 /// The pause before a peer is dialled again, at first and at most.
@@ -48,6 +49,35 @@ struct Inner {
     paths: Vec<LocalPath>,
     /// The sessions that live, the newest last.
     current: watch::Sender<(Vec<Arc<Session>>, PeerState)>,
+}
+
+/// What dials.
+#[derive(Clone, Debug)]
+pub(crate) struct Dialler {
+    pub(crate) endpoint: Endpoint,
+    /// For peers that are dialled over TCP.
+    pub(crate) keys: Option<tcp::Keys>,
+    pub(crate) mark: Mark,
+}
+
+impl Dialler {
+    /// Dials. An error of `None`: this end has been closed.
+    async fn dial(&self, PeerUrl { connector, url }: &PeerUrl) -> Result<Link, Option<String>> {
+        match connector {
+            Connector::Whimbrel => match self.endpoint.connect(url).await {
+                Ok(mocket) => Ok(Link::Whimbrel(mocket)),
+                Err(ConnectError::EndpointClosed | ConnectError::Closed(CloseReason::Local)) => Err(None),
+                Err(error) => Err(Some(error.to_string())),
+            },
+            Connector::Tcp => {
+                let key = url.key.as_ref().ok_or_else(|| Some("the URL has no key".to_owned()))?;
+                let keys =
+                    self.keys.as_ref().ok_or_else(|| Some("this proxy has no keys for TCP".to_owned()))?;
+                let dialled = tcp::dial(url, key, keys, self.mark).await;
+                dialled.map(Link::Tcp).map_err(|error| Some(error.to_string()))
+            }
+        }
+    }
 }
 
 impl Peer {
@@ -91,7 +121,7 @@ impl Peer {
 
     /// Returns the state of the network towards it.
     pub(crate) fn network(&self) -> Network {
-        self.session().map(|session| network(session.mocket())).unwrap_or_default()
+        self.session().map(|session| session.link().network()).unwrap_or_default()
     }
 
     /// Waits for a session, at most so long.
@@ -102,15 +132,15 @@ impl Peer {
     }
 
     /// Uses this session until it is over. New flows go to the newest one.
-    pub async fn attend(&self, mocket: Mocket) -> CloseReason {
-        let session = self.begin(mocket);
+    pub(crate) async fn attend(&self, link: Link) -> LinkEnd {
+        let session = self.begin(link);
         self.serve(session).await
     }
 
     /// Begins to use a session. [`Peer::serve`] must run.
-    pub(crate) fn begin(&self, mocket: Mocket) -> Arc<Session> {
+    pub(crate) fn begin(&self, link: Link) -> Arc<Session> {
         let programs = Arc::clone(&self.0.programs);
-        let session = Session::new(mocket, Arc::clone(&self.0.context), programs, self.0.paths.clone());
+        let session = Session::new(link, Arc::clone(&self.0.context), programs, self.0.paths.clone());
         self.0.current.send_modify(|(sessions, state)| {
             sessions.push(Arc::clone(&session));
             *state = PeerState::Connected;
@@ -124,16 +154,16 @@ impl Peer {
     }
 
     /// Serves the peer over a session until that is over.
-    pub(crate) async fn serve(&self, session: Arc<Session>) -> CloseReason {
-        let reason = Arc::clone(&session).serve().await;
-        self.0.context.note("session ended", serde_json::json!({ "why": reason.to_string() }));
+    pub(crate) async fn serve(&self, session: Arc<Session>) -> LinkEnd {
+        let end = Arc::clone(&session).serve().await;
+        self.0.context.note("session ended", serde_json::json!({ "why": end.why }));
         self.0.current.send_modify(|(sessions, state)| {
             sessions.retain(|other| !Arc::ptr_eq(other, &session));
             if sessions.is_empty() {
-                *state = PeerState::Failed(reason.to_string());
+                *state = PeerState::Failed(end.why.clone());
             }
         });
-        reason
+        end
     }
 
     /// Waits until a session that is being resumed is there, for a while, and then until there is none.
@@ -145,21 +175,21 @@ impl Peer {
     }
 
     /// Dials the peer, and dials again whenever the session is over, until this end closes it. `tell` hears of each change.
-    pub async fn dial(&self, endpoint: &Endpoint, url: &Url, tell: impl Fn(&PeerState)) {
+    pub(crate) async fn dial(&self, dialler: &Dialler, url: &PeerUrl, tell: impl Fn(&PeerState)) {
         let mut pause = FIRST_PAUSE;
         loop {
             let began = Instant::now();
-            match endpoint.connect(url).await {
-                Ok(mocket) => {
+            match dialler.dial(url).await {
+                Ok(link) => {
                     tell(&PeerState::Connected);
-                    if self.attend(mocket).await == CloseReason::Local {
+                    if self.attend(link).await.is_local {
                         return;
                     }
                     tell(&self.state());
                 }
-                Err(ConnectError::EndpointClosed | ConnectError::Closed(CloseReason::Local)) => return,
-                Err(error) => {
-                    let failed = PeerState::Failed(error.to_string());
+                Err(None) => return,
+                Err(Some(error)) => {
+                    let failed = PeerState::Failed(error);
                     if self.session().is_none() && self.state() != failed {
                         tell(&failed);
                         self.0.current.send_modify(|(_, state)| *state = failed);

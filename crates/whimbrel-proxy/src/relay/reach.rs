@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
-use whimbrel::{Mocket, PathState, PathStats};
+
+use crate::connector::Link;
 
 /// Whether a path of a session works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,20 +25,14 @@ pub(super) struct Reach(watch::Sender<State>);
 #[derive(Clone, Debug)]
 pub(crate) struct Reached(watch::Receiver<State>);
 
-/// Returns whether a path of this session works.
-pub(super) fn is_reachable(mocket: &Mocket) -> bool {
-    let works = |path: &PathStats| matches!(path.state, PathState::Active | PathState::Standby);
-    mocket.paths().iter().any(works)
-}
-
 impl Reach {
     pub(super) fn new() -> Self {
         Self(watch::channel(State::Works).0)
     }
 
     /// Looks at the paths again.
-    pub(super) fn update(&self, mocket: &Mocket) {
-        let reachable = is_reachable(mocket);
+    pub(super) fn update(&self, link: &Link) {
+        let reachable = link.is_reachable();
         self.0.send_if_modified(|state| {
             let changes = reachable != (*state == State::Works) && *state != State::Over;
             if changes {

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use tokio::sync::mpsc;
-use whimbrel::{CloseReason, EventsError, LocalPath, Mocket, Paths, StreamId};
+use whimbrel::{LocalPath, Paths, StreamId};
 use whimbrel_service::ActivityLog;
 
 use super::bond::Bond;
@@ -22,6 +22,7 @@ use super::steering::Helm;
 use super::udp::{Codecs, FarPrograms, Found, Outgoing, Programs};
 use super::wish::Wish;
 use crate::compress::Budget;
+use crate::connector::{Link, LinkEnd, Stream};
 use crate::flow::Ended;
 use crate::multicast::Multicast;
 use crate::policy::{Permits, Protocol};
@@ -158,7 +159,7 @@ fn how(ended: Ended) -> String {
 /// A session with a peer.
 #[derive(Debug)]
 pub struct Session {
-    mocket: Mocket,
+    link: Link,
     context: Arc<SessionContext>,
     outgoing: Arc<Outgoing>,
     programs: Arc<Programs>,
@@ -176,9 +177,9 @@ pub struct Session {
 }
 
 impl Session {
-    /// A session over this mocket. [`Session::serve`] must run.
-    pub fn new(
-        mocket: Mocket,
+    /// A session over this link. [`Session::serve`] must run.
+    pub(crate) fn new(
+        link: Link,
         context: Arc<SessionContext>,
         programs: Arc<Programs>,
         paths: Vec<LocalPath>,
@@ -186,12 +187,12 @@ impl Session {
         let codecs = Arc::new(Codecs::new(Arc::clone(&context)));
         let most = context.limits.max_udp_contexts;
         let bond: Arc<Bond> = Arc::default();
-        let outgoing = Outgoing::new(mocket.clone(), most, Arc::clone(&codecs), Arc::clone(&bond));
+        let outgoing = Outgoing::new(link.clone(), most, Arc::clone(&codecs), Arc::clone(&bond));
         let outgoing = Arc::new(outgoing);
         let helm: Arc<Helm> = Arc::default();
         let restarts = Restarts::default();
         let far = FarEnd::new(
-            mocket.clone(),
+            link.clone(),
             Arc::clone(&context),
             Arc::clone(&helm),
             restarts.clone(),
@@ -203,7 +204,7 @@ impl Session {
         let (far_programs, found) = (Mutex::new(far_programs), Mutex::new(Some(look_ups)));
         let reach = Reach::new();
         Arc::new(Self {
-            mocket,
+            link,
             context,
             outgoing,
             programs,
@@ -218,9 +219,9 @@ impl Session {
         })
     }
 
-    /// Returns the mocket.
-    pub fn mocket(&self) -> &Mocket {
-        &self.mocket
+    /// Returns what carries it.
+    pub(crate) fn link(&self) -> &Link {
+        &self.link
     }
 
     /// Returns the context of all sessions with this peer.
@@ -271,7 +272,8 @@ impl Session {
     /// waiting to be served; what was being opened from here is reset.
     pub(crate) fn serve_left(&self, left: Vec<StreamId>) {
         for id in left {
-            let Some(stream) = self.mocket.stream(id) else { continue };
+            let Some(stream) = self.link.mocket().and_then(|mocket| mocket.stream(id)) else { continue };
+            let stream = Stream::Whimbrel(stream);
             if !stream.opening().is_empty() {
                 let far = Arc::clone(&self.far);
                 self.context.flows.over().spawn(async move { far.serve(stream).await });
@@ -285,45 +287,51 @@ impl Session {
     /// The session is over.
     pub(crate) async fn open(&self, opening: &Opening, running: Running) -> Result<Opened, Refused> {
         let wish = opening.manner.compression.and_then(|asked| Wish::new(asked, &self.context));
-        Opened::open(&self.mocket, opening, running, wish, &self.restarts, &self.bond).await
+        Opened::open(&self.link, opening, running, wish, &self.restarts, &self.bond).await
     }
 
-    /// Serves the peer until the session is over.
-    pub async fn serve(self: Arc<Self>) -> CloseReason {
+    /// Serves the peer until the session is over. Returns why it is.
+    pub(crate) async fn serve(self: Arc<Self>) -> LinkEnd {
         let found = self.found.lock().unwrap_or_else(PoisonError::into_inner).take();
         debug_assert!(found.is_some(), "a session is served once");
-        let Some(mut look_ups) = found else { return self.mocket.closed().await };
+        let Some(mut look_ups) = found else { return self.link.closed().await };
         self.outgoing.tell_reliably(&Datagram::Capabilities(Capabilities::OURS));
-        let mut events = self.mocket.subscribe();
+        let mut watch = self.link.watch();
         let mut sweep = tokio::time::interval(std::time::Duration::from_secs(5));
         let mut has_paths = self.paths.is_empty();
         loop {
             tokio::select! {
-                stream = self.mocket.accept_stream() => match stream {
-                    Ok(stream) => {
+                stream = self.link.accept_stream() => match stream {
+                    Some(stream) => {
                         let far = Arc::clone(&self.far);
                         self.context.flows.over().spawn(async move { far.serve(stream).await });
                     }
-                    Err(_) => break,
+                    None => break,
                 },
-                message = self.mocket.recv() => match message {
-                    Ok(message) => self.on_message(message.payload),
-                    Err(_) => break,
+                message = self.link.recv() => match message {
+                    Some(message) => self.on_message(message),
+                    None => break,
                 },
-                event = events.recv() => match event {
-                    Err(EventsError::Closed) => break,
-                    Ok(_) | Err(EventsError::Missed(_)) => self.reach.update(&self.mocket),
+                goes_on = watch.changed() => match goes_on {
+                    true => self.reach.update(&self.link),
+                    false => break,
                 },
                 Some(found) = look_ups.recv() => self.far_programs().on_found(found),
                 _ = sweep.tick() => {
                     self.far_programs().sweep();
                     // An address that is not there may come.
-                    has_paths = has_paths || self.mocket.set_paths(Paths::Only(self.paths.clone())).is_ok();
+                    has_paths = has_paths || self.uses_paths();
                 }
             }
         }
         self.reach.end();
-        self.mocket.closed().await
+        self.link.closed().await
+    }
+
+    /// Has the session use its own addresses only. Returns whether they are there.
+    fn uses_paths(&self) -> bool {
+        let mocket = self.link.mocket();
+        mocket.is_none_or(|mocket| mocket.set_paths(Paths::Only(self.paths.clone())).is_ok())
     }
 
     fn on_message(&self, payload: bytes::Bytes) {

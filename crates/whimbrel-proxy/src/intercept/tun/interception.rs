@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ipnet::IpNet;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, JoinSet};
@@ -49,6 +50,8 @@ struct Running(JoinHandle<()>);
 struct Service {
     device: Arc<Device>,
     addresses: Addresses,
+    /// Networks that programs reach without the proxy.
+    except: Vec<IpNet>,
     gate: Arc<Gate>,
     tcp: Tcp,
     listeners: Vec<std::net::TcpListener>,
@@ -89,7 +92,8 @@ impl TunInterception {
             drop(is_there);
         }));
         let routes = Routes::create(names, routes)?;
-        let service = Some(Service { device, addresses, gate, tcp, listeners, outflow, gone });
+        let except = settings.except.clone();
+        let service = Some(Service { device, addresses, except, gate, tcp, listeners, outflow, gone });
         Ok(Self { _routes: routes, _pump: pump, service, _instance: instance })
     }
 
@@ -110,7 +114,7 @@ impl TunInterception {
 
 impl Service {
     async fn run(self, tell: impl Fn(&'static str)) {
-        let Self { device, addresses, gate, tcp, listeners, outflow, gone } = self;
+        let Self { device, addresses, except, gate, tcp, listeners, outflow, gone } = self;
         let Outflow { mut openings, mut datagrams } = outflow;
         let (mut tasks, mut opening) = (JoinSet::new(), JoinSet::new());
         for listener in listeners {
@@ -122,11 +126,8 @@ impl Service {
                 (Tcp::Userspace(_), _) | (_, Err(_)) => return,
             }
         }
-        let mut programs = UdpPrograms::new(
-            gate.ingress().clone(),
-            Replies::new(Arc::clone(&device), addresses),
-            Vec::new(),
-        );
+        let mut programs =
+            UdpPrograms::new(gate.ingress().clone(), Replies::new(Arc::clone(&device), addresses), except);
         let (mut look, mut gone) = (interval(LOOK), std::pin::pin!(gone));
         let mut is_there = true;
         loop {

@@ -5,15 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use whimbrel::{Mocket, Sender, Service, Tag};
 
+use crate::connector::{Link, Messages};
 use crate::protocol::{Cap, Datagram, Gathered, MOST_GATHERED, MOST_PARTS, Manner};
 use crate::relay::bond::Bond;
 
-/// How long a datagram may wait to be sent. Later ones are of more use.
-const LIFETIME: Duration = Duration::from_secs(1);
-/// The same if the service is reliable.
-const RELIABLE_LIFETIME: Duration = Duration::from_secs(30);
 /// The most manners whose lanes are kept.
 const MOST_MANNERS: usize = 64;
 /// The most groups of datagrams that have a cap. The transport never forgets one.
@@ -23,31 +19,12 @@ pub(crate) const LONGEST_GATHER: Duration = Duration::from_millis(100);
 /// Bytes of a packet that are left to what is around a message.
 const AROUND: usize = 32;
 
-/// Returns what sends in this manner.
-pub(super) fn sender(mocket: &Mocket, manner: Manner) -> Sender {
-    let service = manner.service.unwrap_or(Service::UnreliableUnsequenced);
-    let default = if service.is_reliable() { RELIABLE_LIFETIME } else { LIFETIME };
-    let mut sender = mocket.sender().service(service).lifetime(manner.lifetime.unwrap_or(default));
-    if let Some(priority) = manner.priority {
-        sender = sender.priority(priority);
-    }
-    match manner.cap {
-        Some(cap) => sender.tag(tag(cap)).build(),
-        None => sender.build(),
-    }
-}
-
-/// The tag of a group: the transport has numbers of 62 bits.
-fn tag(cap: Cap) -> Tag {
-    Tag(cap.group >> 2)
-}
-
 /// The lanes of a session.
 #[derive(Debug)]
 pub(super) struct Lanes {
-    mocket: Mocket,
+    link: Link,
     bond: Arc<Bond>,
-    plain: Sender,
+    plain: Messages,
     all: Mutex<Table>,
 }
 
@@ -60,7 +37,7 @@ struct Table {
 
 #[derive(Debug)]
 struct Lane {
-    sender: Sender,
+    sender: Messages,
     gathered: Gathered,
     /// Whether what was gathered will be sent soon.
     is_timed: bool,
@@ -70,20 +47,20 @@ impl Lane {
     /// Sends what was gathered. A full queue loses it, as a router would.
     fn flush(&mut self) {
         if let Some(message) = self.gathered.take() {
-            self.sender.try_send(message).ok();
+            self.sender.try_send(message);
         }
     }
 
     fn send(&mut self, message: Bytes) {
         self.flush();
-        self.sender.try_send(message).ok();
+        self.sender.try_send(message);
     }
 }
 
 impl Lanes {
-    pub(super) fn new(mocket: Mocket, bond: Arc<Bond>) -> Self {
-        let plain = sender(&mocket, Manner::default());
-        Self { mocket, bond, plain, all: Mutex::default() }
+    pub(super) fn new(link: Link, bond: Arc<Bond>) -> Self {
+        let plain = link.datagrams(Manner::default());
+        Self { link, bond, plain, all: Mutex::default() }
     }
 
     /// Sends a message with a datagram in this manner, soon. A full queue loses it, as a router would.
@@ -91,7 +68,7 @@ impl Lanes {
         let bytes = message.to_bytes();
         let manner = Manner { compression: None, ..manner };
         if manner == Manner::default() {
-            self.plain.try_send(bytes).ok();
+            self.plain.try_send(bytes);
             return;
         }
         let mut table = self.lock();
@@ -100,7 +77,7 @@ impl Lanes {
         {
             return;
         }
-        let lane = table.lane(manner, &self.mocket);
+        let lane = table.lane(manner, &self.link);
         let can_wait = matches!(message, Datagram::Plain(..)) && bytes.len() <= MOST_GATHERED;
         match manner.gather.filter(|_| can_wait && self.bond.peer().gathered) {
             Some(wait) => self.gather(lane, manner, &bytes, wait.min(LONGEST_GATHER)),
@@ -109,7 +86,7 @@ impl Lanes {
     }
 
     fn gather(self: &Arc<Self>, lane: &mut Lane, manner: Manner, message: &[u8], wait: Duration) {
-        let room = self.mocket.max_unfragmented().saturating_sub(AROUND);
+        let room = self.link.max_unfragmented().saturating_sub(AROUND);
         if lane.gathered.length() + message.len() > room || lane.gathered.count() >= MOST_PARTS {
             lane.flush();
         }
@@ -139,7 +116,7 @@ impl Lanes {
             return true;
         }
         let has_room = known.is_some() || table.caps.len() < MOST_GROUPS;
-        let keeps = has_room && self.mocket.tag(tag(cap)).bandwidth(cap.rate).is_ok();
+        let keeps = has_room && self.link.keeps(cap);
         if keeps {
             table.caps.insert(cap.group, cap.rate);
         }
@@ -152,11 +129,11 @@ impl Lanes {
 }
 
 impl Table {
-    fn lane(&mut self, manner: Manner, mocket: &Mocket) -> &mut Lane {
+    fn lane(&mut self, manner: Manner, link: &Link) -> &mut Lane {
         if self.lanes.len() >= MOST_MANNERS && !self.lanes.contains_key(&manner) {
             self.lanes.drain().for_each(|(_, mut lane)| lane.flush());
         }
-        let new = || Lane { sender: sender(mocket, manner), gathered: Gathered::default(), is_timed: false };
+        let new = || Lane { sender: link.datagrams(manner), gathered: Gathered::default(), is_timed: false };
         self.lanes.entry(manner).or_insert_with(new)
     }
 }

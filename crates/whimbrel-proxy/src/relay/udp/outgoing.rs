@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tokio::task::AbortHandle;
-use whimbrel::{Mocket, Outcome};
 
 use super::codecs::Codecs;
-use super::lanes::{Lanes, sender};
+use super::lanes::Lanes;
+use crate::connector::{Link, Messages};
 use crate::protocol::{Announcement, Compression, Context, Datagram, Manner, Refusal};
 use crate::relay::bond::Bond;
 
@@ -28,8 +28,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Outgoing {
     lanes: Arc<Lanes>,
-    datagrams: whimbrel::Sender,
-    announcements: whimbrel::Sender,
+    datagrams: Messages,
+    announcements: Messages,
     most: usize,
     codecs: Arc<Codecs>,
     table: Mutex<Table>,
@@ -78,10 +78,10 @@ enum State {
 }
 
 impl Outgoing {
-    pub(crate) fn new(mocket: Mocket, most: usize, codecs: Arc<Codecs>, bond: Arc<Bond>) -> Self {
-        let datagrams = sender(&mocket, Manner::default());
-        let announcements = mocket.sender().unsequenced().build();
-        let lanes = Arc::new(Lanes::new(mocket, bond));
+    pub(crate) fn new(link: Link, most: usize, codecs: Arc<Codecs>, bond: Arc<Bond>) -> Self {
+        let datagrams = link.datagrams(Manner::default());
+        let announcements = link.sure_messages();
+        let lanes = Arc::new(Lanes::new(link, bond));
         Self { lanes, datagrams, announcements, most, codecs, table: Mutex::default() }
     }
 
@@ -125,12 +125,12 @@ impl Outgoing {
 
     /// Sends a message about datagrams. A full queue loses it.
     pub(crate) fn tell(&self, message: &Datagram) {
-        self.datagrams.try_send(message.to_bytes()).ok();
+        self.datagrams.try_send(message.to_bytes());
     }
 
     /// Tells the peer something that must not be lost, since it is told once.
     pub(crate) fn tell_reliably(&self, message: &Datagram) {
-        self.announcements.try_send(message.to_bytes()).ok();
+        self.announcements.try_send(message.to_bytes());
     }
 
     /// Forgets the contexts of a program that is gone.
@@ -193,10 +193,9 @@ impl Outgoing {
         let this = Arc::clone(self);
         let task = tokio::spawn(async move {
             let message = Datagram::Announcement(context, announcement).to_bytes();
-            let Ok(delivery) = this.announcements.send_tracked(message).await else { return };
-            let state = match delivery.outcome().await {
-                Outcome::Delivered => State::Known,
-                _ => State::New,
+            let state = match this.announcements.deliver(message).await {
+                true => State::Known,
+                false => State::New,
             };
             this.advance(context, state);
         });
