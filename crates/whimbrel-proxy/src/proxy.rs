@@ -23,7 +23,7 @@ use crate::intercepting::blocking;
 use crate::multicast::{Multicast, MulticastError};
 use crate::policy::{Condition, Protocol, Rules};
 use crate::relay::{
-    Dialler, Dictionaries, DictionaryError, Flows, Limits, OwnPorts, Peer, PeerState, SessionContext,
+    Dialler, Dictionaries, DictionaryError, Flows, KeptOut, Limits, OwnPorts, Peer, PeerState, SessionContext,
 };
 use crate::settings::{PeerSettings, Settings, SettingsError};
 use crate::upgrade::Parcel;
@@ -123,6 +123,8 @@ pub struct Proxy {
     tcp: Option<TcpConnector>,
     /// Who is let in over TCP.
     admitted: Arc<Mutex<BTreeSet<PublicKey>>>,
+    /// Who is not dialled over TCP any more.
+    kept_out: KeptOut,
     pub(crate) peers: Arc<BTreeMap<PublicKey, Peer>>,
     pub(crate) flows: Flows,
     pub(crate) limits: Arc<Limits>,
@@ -222,6 +224,7 @@ impl Proxy {
             endpoint: endpoint.clone(),
             tcp: None,
             admitted: Arc::new(Mutex::new(settings.keys())),
+            kept_out: KeptOut::default(),
             peers: Arc::new(peers),
             flows,
             limits: Arc::clone(&limits),
@@ -321,6 +324,7 @@ impl Proxy {
                 said.push(format!("{name} may open something else"));
             }
             if self.settings.listen.is_some() {
+                self.kept_out.set(*key, wanted.is_none());
                 match wanted {
                     Some(wanted) if wanted.may_come() => self.let_peer_in(*key),
                     // A session that this end has dialled goes on.
@@ -487,6 +491,7 @@ impl Proxy {
             let dialler = Dialler {
                 endpoint: self.endpoint.clone(),
                 keys: self.tcp.as_ref().map(keys),
+                kept_out: self.kept_out.clone(),
                 mark: self.settings.mark(),
             };
             let tell = self.tell.clone();

@@ -9,7 +9,8 @@ use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::time::{sleep, timeout};
 use whimbrel::{Config, Endpoint, Identity, Mocket, new_identity};
 use whimbrel_proxy::protocol::{Announcement, Context, Datagram, Manner, Opening, PROTOCOL};
-use whimbrel_proxy::{News, Proxy, Settings};
+use whimbrel_proxy::upgrade::Parcel;
+use whimbrel_proxy::{News, Proxy, Settings, TcpConnector};
 
 /// Longer than anything takes on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -257,6 +258,38 @@ async fn a_peer_that_is_taken_out_of_the_file_opens_nothing_more() {
     assert_eq!(open(&stays, &target).await.1, 0);
     // What needs a restart is said until it has happened.
     assert!(proxy.reload(&new).contains("restart is needed for peer"));
+}
+
+/// Starts a proxy whose sessions may be carried by TCP.
+async fn start_tcp(text: &str, identity: Identity, listener: Option<std::net::TcpListener>) -> Proxy {
+    let settings: Settings = whimbrel_service::parse_config("x.toml", text).unwrap();
+    let (endpoint, parcel) = (bind(identity.clone()).await, Parcel::default());
+    let mut proxy = Proxy::prepare(&settings, &endpoint, None, drop, &parcel).await.unwrap();
+    proxy.set_tcp(TcpConnector { identity, psk: None, listener });
+    proxy.go_on(parcel);
+    proxy
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn regression_a_peer_that_is_taken_out_of_the_file_is_not_dialled_again_over_tcp() {
+    let (near, far) = (new_identity(), new_identity());
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let address = listener.local_addr().unwrap();
+    let comes = format!("[listen]\nconnector = 'tcp'\n[[peer]]\nkey = '{}'\n", near.public());
+    let _far = start_tcp(&comes, far.clone(), Some(listener)).await;
+    let dials = format!("[listen]\n[[peer]]\nurl = 'whimbrel+tcp://{}@{address}'\n", far.public());
+    let mut proxy = start_tcp(&dials, near, None).await;
+    let status = proxy.status();
+    until(|| status.shown()["peers"][0]["state"] == "connected").await;
+    let [without, with]: [Settings; 2] =
+        ["[listen]\n", &dials].map(|text| whimbrel_service::parse_config("x.toml", text).unwrap());
+    assert!(proxy.reload(&without).contains("is let in no more"));
+    // It says so when it would dial again.
+    until(|| status.shown()["peers"][0]["why"] == "its key is let in no more").await;
+    assert_eq!(status.shown()["peers"][0]["state"], "absent");
+    drop(proxy.reload(&with));
+    until(|| status.shown()["peers"][0]["state"] == "connected").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -134,7 +134,10 @@ impl Link {
                 let why = mocket.closed().await;
                 LinkEnd { is_local: why == CloseReason::Local, why: why.to_string() }
             }
-            Self::Tcp(link) => LinkEnd { why: link.closed().await.to_string(), is_local: false },
+            Self::Tcp(link) => {
+                let why = link.closed().await.to_string();
+                LinkEnd { why, is_local: link.is_closed_here() }
+            }
         }
     }
 }

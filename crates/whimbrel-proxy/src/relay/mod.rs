@@ -48,7 +48,7 @@ pub(crate) use network::network;
 pub(crate) use over::Over;
 pub(crate) use own_ports::OwnPorts;
 pub(crate) use packing::Unpacked;
-pub(crate) use peer::{Dialler, GONE_AFTER};
+pub(crate) use peer::{Dialler, GONE_AFTER, KeptOut};
 pub use peer::{Peer, PeerState};
 pub(crate) use record::FlowState;
 pub use record::{FlowRecord, Flows};

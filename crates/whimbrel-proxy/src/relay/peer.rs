@@ -1,13 +1,14 @@
 //! A peer and its current session: dialled and dialled again, or waited for.
 
+use std::collections::BTreeSet;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
-use whimbrel::{CloseReason, ConnectError, Endpoint, LocalPath};
+use whimbrel::{CloseReason, ConnectError, Endpoint, LocalPath, PublicKey};
 
 use super::mark::Mark;
 use super::session::{Session, SessionContext};
@@ -57,7 +58,30 @@ pub(crate) struct Dialler {
     pub(crate) endpoint: Endpoint,
     /// For peers that are dialled over TCP.
     pub(crate) keys: Option<tcp::Keys>,
+    pub(crate) kept_out: KeptOut,
     pub(crate) mark: Mark,
+}
+
+/// Keys that have no sessions over TCP any more. For those over Whimbrel, the endpoint knows by itself. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct KeptOut(Arc<Mutex<BTreeSet<PublicKey>>>);
+
+impl KeptOut {
+    pub(crate) fn set(&self, key: PublicKey, is_out: bool) {
+        let mut keys = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_out {
+            keys.insert(key)
+        } else {
+            keys.remove(&key)
+        };
+    }
+
+    fn check(&self, key: &PublicKey) -> Result<(), Option<String>> {
+        match self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(key) {
+            true => Err(Some("its key is let in no more".to_owned())),
+            false => Ok(()),
+        }
+    }
 }
 
 impl Dialler {
@@ -73,7 +97,10 @@ impl Dialler {
                 let key = url.key.as_ref().ok_or_else(|| Some("the URL has no key".to_owned()))?;
                 let keys =
                     self.keys.as_ref().ok_or_else(|| Some("this proxy has no keys for TCP".to_owned()))?;
+                self.kept_out.check(key)?;
                 let dialled = tcp::dial(url, key, keys, self.mark).await;
+                // That took time, in which it may have been taken out.
+                self.kept_out.check(key)?;
                 dialled.map(Link::Tcp).map_err(|error| Some(error.to_string()))
             }
         }

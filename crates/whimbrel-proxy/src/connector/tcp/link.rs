@@ -1,5 +1,6 @@
 //! A link over TCP: one connection, with a task that sends and one that receives.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -57,6 +58,8 @@ pub(super) struct Shared {
     state: watch::Sender<State>,
     /// Whether the connection is closed.
     is_closed: watch::Sender<bool>,
+    /// Whether this end has closed the link for good.
+    is_closed_here: AtomicBool,
 }
 
 impl Shared {
@@ -110,6 +113,7 @@ impl TcpLink {
             mux: Mutex::new(Mux::new(is_dialler)),
             state: watch::channel(State::Answers).0,
             is_closed: watch::channel(false).0,
+            is_closed_here: AtomicBool::new(false),
         });
         let (open, opened) = mpsc::channel(WAITING);
         let (tell, messages) = mpsc::channel(WAITING);
@@ -178,8 +182,14 @@ impl TcpLink {
         }
     }
 
-    /// Ends the link once everything was sent, and waits until the connection is closed.
+    /// Returns whether [`TcpLink::close`] was called.
+    pub(crate) fn is_closed_here(&self) -> bool {
+        self.shared().is_closed_here.load(Ordering::Acquire)
+    }
+
+    /// Ends the link for good once everything was sent, and waits until the connection is closed. It is not dialled again.
     pub(crate) async fn close(&self, why: &str) {
+        self.shared().is_closed_here.store(true, Ordering::Release);
         self.shared().end(why, true);
         let mut closed = self.shared().is_closed.subscribe();
         // An error means that it is gone.
