@@ -34,8 +34,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 pub(super) const MEASURED: &str = "curl asks for nine XML documents of the paper's sizes over HTTP, one after the other, each four times, each \
      over a connection of its own. The documents are made up: records like those of Cursor on Target, with places, times and names that \
      differ. The rate is the bytes of a document over the time that its requests took, connecting included. Pairs of proxies have their \
-     session before the measurement, over Whimbrel or over one TCP connection with CUBIC, and compress by rule as the row says; `dictionary` \
-     is one of 16 KB, trained on other documents. Without a proxy, curl connects to the server, whose TCP has CUBIC.";
+     session before the measurement, over Whimbrel or over one TCP connection with CUBIC. They compress by rule as the row says. \
+     `dictionary` is one of 16 KB, trained on other documents. Without a proxy, curl connects to the server, whose TCP has CUBIC.";
 
 /// One row for each peer.
 pub(super) fn cases(options: &Options, peers: &[&'static str]) -> Vec<Case> {

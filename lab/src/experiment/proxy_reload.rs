@@ -44,7 +44,7 @@ impl Experiment for ProxyReload {
             source: "the goals of the proxy's own issue: no flow reset, no byte lost",
             measured: "A program holds 50 connections to an echo server through SOCKS5, makes an exchange of 64 bytes on each every 50 ms, and \
                        compares what comes back. curl fetches 3 MB again and again. Meanwhile the near proxy's file changes and is read again a thousand \
-                       times, or a new process takes over from the near and the far proxy in turns, a hundred times (`--replace`). A flow is \
+                       times. Or, a hundred times, a new process takes over from the near and the far proxy in turns (`--replace`). A flow is \
                        reset if a connection or a download ends early. Bytes lost are those that curl lacked, and 64 for each exchange that was \
                        wrong or without an end. Over TCP there are no upgrades.",
             why: "Not yet written: the figures of a whole run come first.",

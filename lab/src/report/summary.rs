@@ -236,6 +236,14 @@ const LONGER: [&str; 2] =
 const ALIKE: [&str; 2] = ["Two paths alike, all wanted: 0 % loss", "Two paths alike, all wanted: 10 % loss"];
 const TACTICAL: [&str; 3] = ["tactical-5", "tactical-10", "tactical-15"];
 const IPERF: &str = "Bulk: iperf3, one connection";
+const TPROXY: &str = "TPROXY: iperf3, one connection, between two hosts";
+const FORWARDED: &str = "whimbrel-proxy forward";
+const INTERCEPTED: &str = "whimbrel-proxy tproxy";
+const XML: &str = "tactical-1mbit";
+const COT: [&str; 2] = ["Stream: records over one connection", "Datagrams: a record each"];
+const DICTIONARY: &str = "whimbrel zstd:3 dictionary";
+const RELOADS: &str = "1,000 reloads";
+const UPGRADES: &str = "100 upgrades";
 const PROXY: &str = crate::carrier::OURS;
 const RIVAL: &str = crate::carrier::HYSTERIA;
 const CUBIC: &str = "tcp-cubic";
@@ -455,6 +463,37 @@ const HEADLINES: &[Headline] = &[
         ],
     },
     Headline {
+        experiment: "acm-table3",
+        condition: XML,
+        peer: DICTIONARY,
+        metric: "kbs_116520",
+        targets: &[],
+    },
+    Headline {
+        experiment: "acm-table4",
+        condition: XML,
+        peer: "whimbrel zlib:1",
+        metric: "kbs_116520",
+        targets: &[],
+    },
+    Headline {
+        experiment: "acm-cot",
+        condition: COT[0],
+        peer: DICTIONARY,
+        metric: "link_share",
+        targets: &[
+            most(COT[0], "link_share", 20.0).of(DICTIONARY),
+            most(COT[1], "link_share", 20.0).of(DICTIONARY),
+        ],
+    },
+    Headline {
+        experiment: "proxy-rivals",
+        condition: "5 % loss",
+        peer: PROXY,
+        metric: "mbits",
+        targets: &[],
+    },
+    Headline {
         experiment: "proxy-outage",
         condition: "5 % loss",
         peer: PROXY,
@@ -465,6 +504,18 @@ const HEADLINES: &[Headline] = &[
             most("0 % loss", "last_ms", 300.0).of(PROXY),
             never("5 % loss", "lost").of(PROXY),
             never("0 % loss", "lost").of(PROXY),
+        ],
+    },
+    Headline {
+        experiment: "proxy-reload",
+        condition: UPGRADES,
+        peer: PROXY,
+        metric: "reset",
+        targets: &[
+            never(UPGRADES, "reset").of(PROXY),
+            never(UPGRADES, "lost_bytes").of(PROXY),
+            never(RELOADS, "reset").of(PROXY),
+            never(RELOADS, "lost_bytes").of(PROXY),
         ],
     },
     Headline {
@@ -493,6 +544,7 @@ const HEADLINES: &[Headline] = &[
             most("Held: 5,000 connections", "memory_mb", 150.0).of(PROXY),
             never("Held: 5,000 connections", "failed").of(PROXY),
             never("Opened: 2,000 connections a second", "failed").of(PROXY),
+            least(TPROXY, "gbits", 0.8).of(INTERCEPTED).times(Times::Row(TPROXY, FORWARDED)),
         ],
     },
     Headline {
