@@ -30,7 +30,7 @@ pub(crate) enum Carrier {
     /// Nothing: the programs connect to their server.
     Nothing,
     Ours(Box<Pair>),
-    Other(Proxy, Proxy),
+    Other(Box<[Proxy; 2]>),
 }
 
 /// Where a pair of proxies runs.
@@ -66,7 +66,7 @@ impl Carrier {
             direct if congestion(direct).is_some() => return Ok(Self::Nothing),
             other => bail!("there is no proxy {other}"),
         };
-        Ok(Self::Other(near, far))
+        Ok(Self::Other(Box::new([near, far])))
     }
 
     /// Starts our proxies.
@@ -120,7 +120,7 @@ impl Carrier {
         let both = match self {
             Self::Nothing => None,
             Self::Ours(pair) => Some([&pair.near, &pair.far]),
-            Self::Other(near, far) => Some([near, far]),
+            Self::Other(pair) => Some([&pair[0], &pair[1]]),
         };
         both.into_iter().flatten()
     }

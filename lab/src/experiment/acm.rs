@@ -27,6 +27,8 @@ const IMAGE: (u64, f64, f64) = (150_000, 10.0, 5.0);
 const VIDEO: (u64, f64, f64) = (3_000_000, 40.0, 0.0);
 /// Datagrams: payload bytes, and datagrams a second. The first is 400 kbit/s of video, the others are CoT messages.
 const DATAGRAMS: [(usize, f64); 3] = [(1000, 50.0), (1024, 6.0), (4096, 0.25)];
+/// The fewest datagrams of a slow stream. In a short run it would have one, and if that is lost, it seems never to begin.
+const FEWEST: u64 = 4;
 /// Headers of IP and UDP, and of IP in each further fragment.
 const HEADS: (usize, usize) = (28, 20);
 /// Payload of IP in a full packet.
@@ -154,6 +156,8 @@ async fn watch(
     span: f64,
 ) -> anyhow::Result<Vec<Watched>> {
     let streams = DATAGRAMS.map(|(size, rate)| Stream { size, rate, count: (span * rate) as u64 });
+    let streams: Vec<_> =
+        streams.into_iter().filter(|stream| stream.rate >= 1.0 || stream.count >= FEWEST).collect();
     let (to, streams) = (source.to_string(), serde_json::to_string(&streams)?);
     let mut words = vec!["watch", "--to", &to, "--streams", &streams];
     words.extend(socks.iter().flat_map(|socks| ["--socks", socks]));

@@ -43,7 +43,7 @@ impl Experiment for AcmCot {
             title: "Cursor on Target: what is left of XML records on the link",
             source: "ACM NetProxy (2012), whose CoT messages these are; the goal of the proxy's own issue: at most 20 % of their bytes on the \
                      link, our headers included",
-            measured: "A program sends 50 XML records a second, each of some 570 bytes, for 20 s over a link of 1 Mbit/s without loss: over one \
+            measured: "A program sends 50 XML records a second, each of some 490 bytes, for 20 s over a link of 1 Mbit/s without loss: over one \
                        connection, or as datagrams. The share is the bytes of all packets in both directions, with the heads of IP and \
                        acknowledgements, over the bytes of the records that arrived. With proxies, it counts from the first record to the last one's \
                        arrival, and the session stands before. `dictionary` is one of 16 KB, trained on other records.",

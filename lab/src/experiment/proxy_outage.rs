@@ -72,7 +72,8 @@ impl Experiment for ProxyOutage {
 
             let [before, outage, after] = times(options);
             let seconds = before + outage + after;
-            let load = Load::Beat { connections: CONNECTIONS, every_ms: EVERY_MS, seconds };
+            let load =
+                Load::Beat { connections: CONNECTIONS, every_ms: EVERY_MS, seconds, last_ms: EVERY_MS };
             let mut client = exchange(&testbed, &echo.places, carrier.socks(), &load)?;
             client.next_within("started", Duration::from_secs(20)).await?;
             tokio::time::sleep(Duration::from_secs_f64(before)).await;

@@ -24,11 +24,13 @@ const LINK: &str = "rate=20mbit, delay=5ms, loss=1%";
 const COUNTS: (usize, usize) = (1_000, 100);
 const QUICK_COUNTS: (usize, usize) = (20, 2);
 /// Seconds that one of each takes at most, as a rule, and the pause after it.
-const TAKES: (f64, f64) = (0.04, 0.6);
+const TAKES: (f64, f64) = (0.04, 1.0);
 const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(100));
 /// Connections that make exchanges meanwhile, and how often.
 const CONNECTIONS: usize = 50;
 const EVERY_MS: u64 = 50;
+/// How long the reply to a connection's last exchange may take. Over TCP, a lost packet holds up all of them.
+const LAST_MS: u64 = 10_000;
 /// What curl fetches meanwhile, again and again.
 const BYTES: u64 = 3_000_000;
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -68,7 +70,12 @@ impl Experiment for ProxyReload {
             let mut carrier = Carrier::start(&testbed, &case.peer, place).await?;
             reach(&testbed, &carrier, echo.places[0], carrier.socks()).await?;
             let lasting = changing(case, options) + 2.0;
-            let load = Load::Beat { connections: CONNECTIONS, every_ms: EVERY_MS, seconds: lasting };
+            let load = Load::Beat {
+                connections: CONNECTIONS,
+                every_ms: EVERY_MS,
+                seconds: lasting,
+                last_ms: LAST_MS,
+            };
             let mut client = exchange(&testbed, &echo.places, carrier.socks(), &load)?;
             client.next_within("started", programs::START).await?;
             let end = Instant::now() + Duration::from_secs_f64(lasting);

@@ -42,14 +42,14 @@ pub(crate) fn record(at: u64) -> String {
     let place = format!("lat='46.{lat:06}' lon='11.{lon:06}' hae='{height}.{}'", random(10));
     let mut text = String::new();
     // Writing to a string does not fail.
-    let _ = write!(
+    let _ = writeln!(
         text,
         "<event version='2.0' uid='ANDROID-{:016x}' type='{kind}' time='2026-03-01T12:{minute:02}:{second:02}.{part:03}Z' \
          start='2026-03-01T12:{minute:02}:{second:02}.{part:03}Z' stale='2026-03-01T12:{:02}:{second:02}.{part:03}Z' how='m-g'>\
          <point {place} ce='{}.0' le='9999999.0'/>\
          <detail><contact callsign='UNIT-{unit}' endpoint='10.1.{}.{}:4242:tcp'/><__group name='{team}' role='Team Member'/>\
          <status battery='{battery}'/><track speed='{}.{}' course='{}.{}'/><precisionlocation geopointsrc='GPS' altsrc='GPS'/>\
-         </detail></event>\n",
+         </detail></event>",
         unit.wrapping_mul(0x9e37_79b9_7f4a_7c15),
         (minute + 5) % 60,
         random(30),

@@ -35,8 +35,9 @@ pub(crate) enum Load {
     Hold { connections: usize },
     /// This many new connections a second, each with one exchange.
     Open { rate: f64, seconds: f64 },
-    /// This many connections with an exchange every so many milliseconds. An exchange may take as long as it wants.
-    Beat { connections: usize, every_ms: u64, seconds: f64 },
+    /// This many connections with an exchange every so many milliseconds. An exchange may take as long as it wants, but
+    /// no longer than `last_ms` after the end.
+    Beat { connections: usize, every_ms: u64, seconds: f64, last_ms: u64 },
 }
 
 /// The result of an exchange.
@@ -103,9 +104,10 @@ impl Exchange {
             }
             Load::Hold { connections } => self.hold(connections, &mut found).await?,
             Load::Open { rate, seconds } => self.open(rate, seconds, &mut found).await?,
-            Load::Beat { connections, every_ms, seconds } => {
-                let (every, lasting) = (Duration::from_millis(every_ms), Duration::from_secs_f64(seconds));
-                self.beat(connections, every, lasting, &mut found).await?;
+            Load::Beat { connections, every_ms, seconds, last_ms } => {
+                let (every, last) = (Duration::from_millis(every_ms), Duration::from_millis(last_ms));
+                let lasting = Duration::from_secs_f64(seconds);
+                self.beat(connections, every, (lasting, last), &mut found).await?;
             }
         }
         Ok(found)
@@ -162,7 +164,7 @@ impl Exchange {
         &self,
         connections: usize,
         every: Duration,
-        lasting: Duration,
+        (lasting, last): (Duration, Duration),
         found: &mut Exchanged,
     ) -> anyhow::Result<()> {
         let mut streams = Vec::new();
@@ -171,7 +173,8 @@ impl Exchange {
         }
         side::say("started", &clock::now().to_string())?;
         let end = Instant::now() + lasting;
-        let mut tasks: JoinSet<_> = streams.into_iter().map(|stream| beat(stream, every, end)).collect();
+        let mut tasks: JoinSet<_> =
+            streams.into_iter().map(|stream| beat(stream, every, end, last)).collect();
         while let Some(done) = tasks.join_next().await {
             let (done, replies) = done?;
             found.count(done);
@@ -196,8 +199,13 @@ impl Exchanged {
     }
 }
 
-/// Makes exchanges until `end`. Returns the times of the replies too.
-async fn beat(mut stream: TcpStream, every: Duration, end: Instant) -> (anyhow::Result<()>, Vec<u64>) {
+/// Makes exchanges until `end`. The reply to the last may take `last` longer. Returns the times of the replies too.
+async fn beat(
+    mut stream: TcpStream,
+    every: Duration,
+    end: Instant,
+    last: Duration,
+) -> (anyhow::Result<()>, Vec<u64>) {
     let (mut replies, mut ticks) = (Vec::new(), interval(every));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let beating = async {
@@ -208,7 +216,7 @@ async fn beat(mut stream: TcpStream, every: Duration, end: Instant) -> (anyhow::
         }
         anyhow::Ok(())
     };
-    let done = timeout_at(end + every, beating).await.context("no reply").flatten();
+    let done = timeout_at(end + last, beating).await.context("no reply").flatten();
     (done, replies)
 }
 
