@@ -130,6 +130,30 @@ fn regression_a_reset_stream_is_not_finished() {
     assert_eq!(pair.session(End::Server).read(stream, 100), Ok(Read::Reset(42)));
 }
 
+/// Byte streams at rest were remembered by their slots, so the queues of one that had ended since were looked for when
+/// the seventeenth came to rest.
+#[test]
+fn regression_a_stream_that_ended_at_rest_is_not_looked_for() {
+    let mut pair = Pair::connected(6, TransportConfig::default(), "delay=25ms");
+    let streams: Vec<_> =
+        (0..17).map(|_| pair.session(End::Client).open_stream(StreamKind::Bytes).unwrap()).collect();
+    let send = |pair: &mut Pair, stream| {
+        let now = pair.now();
+        assert_eq!(pair.session(End::Client).write(now, stream, Bytes::from_static(b"all")), Ok(3));
+        pair.run(100 * MS);
+        assert_eq!(pair.session(End::Server).read(stream, 100), Ok(Read::Data(Bytes::from_static(b"all"))));
+    };
+    for &stream in &streams[..16] {
+        send(&mut pair, stream);
+    }
+    pair.session(End::Client).reset(streams[0], 1).unwrap();
+    pair.session(End::Server).reset(streams[0], 1).unwrap();
+    pair.run(200 * MS);
+    assert_eq!(pair.session(End::Server).read(streams[0], 100), Ok(Read::Reset(1)));
+    assert_eq!(pair.session(End::Client).read(streams[0], 100), Ok(Read::Reset(1)));
+    send(&mut pair, streams[16]);
+}
+
 /// A restarted server did not answer packets of 41 bytes or less, so a client that only kept the connection alive
 /// never noticed the restart.
 #[test]

@@ -2,11 +2,12 @@
 
 use std::collections::VecDeque;
 
-use super::numbers::StreamSlot;
+use super::message::DomainKey;
 
-/// The byte streams that came to rest last. They are likely to be used again soon, so they keep their queues.
+/// The byte streams that came to rest last. They are likely to be used again soon, so they keep their queues. Some may
+/// have ended since, and others may have their slots.
 #[derive(Debug, Default)]
-pub(super) struct Resting(VecDeque<StreamSlot>);
+pub(super) struct Resting(VecDeque<DomainKey>);
 
 /// Most byte streams at rest that keep their queues.
 const MOST_RESTING: usize = 16;
@@ -14,11 +15,11 @@ const MOST_RESTING: usize = 16;
 impl Resting {
     /// Handles that a stream came to rest. Returns the one that has rested the longest, if there are too many.
     #[inline]
-    pub(super) fn add(&mut self, slot: StreamSlot) -> Option<StreamSlot> {
-        if self.0.contains(&slot) {
+    pub(super) fn add(&mut self, key: DomainKey) -> Option<DomainKey> {
+        if self.0.contains(&key) {
             return None;
         }
-        self.0.push_back(slot);
+        self.0.push_back(key);
         if self.0.len() > MOST_RESTING { self.0.pop_front() } else { None }
     }
 }

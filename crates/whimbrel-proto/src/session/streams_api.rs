@@ -394,8 +394,8 @@ impl Session {
     /// stream, that one's queues are freed.
     #[inline]
     pub(super) fn on_rest(&mut self, slot: StreamSlot) {
-        if let Some(longest) = self.resting.add(slot)
-            && let Some(stream) = self.streams.held_mut(longest)
+        if let Some(longest) = self.resting.add(self.key_of(slot))
+            && let Some(stream) = self.streams.still_mut(longest)
         {
             stream.content.rest();
         }
