@@ -102,10 +102,9 @@ impl Table {
         stdin.write_all(input.as_bytes()).map_err(&failed)?;
         let (deadline, mut said, mut errors) = (Instant::now() + PATIENCE, Vec::new(), Vec::new());
         loop {
-            let text = String::from_utf8_lossy(&errors);
-            if let Some(line) = text.lines().find(|line| is_error(line)) {
+            if let Some(line) = refusal(&errors) {
                 // What follows belongs to it.
-                return Err(explained(&self.name, line).into());
+                return Err(explained(&self.name, &line).into());
             }
             if is_whole(&said) {
                 return Ok(());
@@ -133,8 +132,11 @@ impl Gone {
     }
 }
 
-fn is_error(line: &str) -> bool {
-    line.contains("Error:") || line.contains("not permitted")
+/// The line that says why nft has not taken something, once all of it is there: nft writes it in pieces.
+fn refusal(said: &[u8]) -> Option<String> {
+    let said = String::from_utf8_lossy(said);
+    let mut lines = said.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
+    lines.find(|line| line.contains("Error:") || line.contains("not permitted")).map(str::to_owned)
 }
 
 /// Whether nft has shown the chain whose presence says that a line was taken.
@@ -191,5 +193,18 @@ impl Drop for Table {
             // Its end is nobody's to wait for but that of the process which takes in orphans.
             None => drop(wait([self.process.as_fd(), self.process.as_fd()], PATIENCE)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::refusal;
+
+    #[test]
+    fn an_error_that_nft_writes_in_pieces_is_read_whole() {
+        assert_eq!(refusal(b"Error: "), None);
+        assert_eq!(refusal(b"Error: Could not process rule: File exis"), None);
+        let said = b"a warning\nError: Could not process rule: File exists\ncreate table inet";
+        assert_eq!(refusal(said).as_deref(), Some("Error: Could not process rule: File exists"));
     }
 }
