@@ -429,7 +429,8 @@ fn rules_know_the_interface_and_the_dscp() {
             socket.connect_timeout(&server.into(), PATIENCE).unwrap_err().kind()
         });
         // What the network prohibits is a lack of permission in IPv6.
-        let prohibited = [ErrorKind::PermissionDenied, ErrorKind::HostUnreachable][usize::from(server.is_ipv4())];
+        let prohibited =
+            [ErrorKind::PermissionDenied, ErrorKind::HostUnreachable][usize::from(server.is_ipv4())];
         assert_eq!(refused, prohibited, "{address}");
         // Datagrams to one server, with and without it.
         let server = networks.far.run(|| udp(address));
