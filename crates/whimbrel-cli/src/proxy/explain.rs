@@ -108,7 +108,7 @@ fn unknown<'a>(
     all.filter(|(_, rule)| !rule.matches(key) && rule.might_match(key))
 }
 
-/// What a rule asks for that is not known.
+/// Names the facts that a rule asks for and that are not known.
 fn asked(rule: &Rule, origin: &Origin) -> String {
     let all = [
         ("the way in", !rule.by.is_empty() && origin.by.is_none()),
