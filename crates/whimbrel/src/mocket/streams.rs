@@ -7,7 +7,7 @@ use bytes::Bytes;
 use whimbrel_proto::session::{OpenError, Session, StreamError, StreamKind, StreamOptions};
 use whimbrel_proto::{CloseReason, StreamId};
 
-use super::Mocket;
+use super::handle::Mocket;
 use crate::error::{Closed, StreamOpenError, StreamOptionsError};
 use crate::message_stream::MessageStream;
 use crate::shared::MocketState;
