@@ -99,6 +99,20 @@ impl Mocket {
         Poll::Ready(opened.map(|id| Stream::new(self.clone(), id, Bytes::new())))
     }
 
+    /// Polls to open a message stream, like [`Mocket::open_messages`].
+    ///
+    /// # Errors
+    /// The same as for that method.
+    pub fn poll_open_messages(
+        &self,
+        cx: &mut Context<'_>,
+        options: StreamOptions,
+    ) -> Poll<Result<MessageStream, StreamOpenError>> {
+        let opened = self.poll_changed(cx, |state| opened(state.connection.session().open_messages(options)));
+        let opened = ready!(opened).unwrap_or_else(|reason| Err(StreamOpenError::Closed(reason)));
+        Poll::Ready(opened.map(|id| MessageStream::new(Arc::clone(&self.shared), self.clone(), id)))
+    }
+
     async fn open_by(
         &self,
         mut open: impl FnMut(&mut Session) -> Result<StreamId, OpenError>,
