@@ -53,7 +53,7 @@ fn protocol(text: &str) -> Result<Protocol, String> {
 
 impl ExplainCommand {
     pub(super) fn run(self) -> anyhow::Result<()> {
-        let settings = super::read(&self.config)?;
+        let settings = super::file::read(&self.config)?;
         let rules = Rules::new(settings.rules.clone()).map_err(|error| Misused(error.to_string()))?;
         let target = self.target()?;
         let origin = Origin { by: self.by, interface: self.interface.map(Into::into), dscp: self.dscp };

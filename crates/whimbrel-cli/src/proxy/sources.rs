@@ -65,7 +65,7 @@ impl Sources {
     /// The file cannot be read, or has a mistake, or the whole makes no sense.
     pub(super) fn read(&self) -> Result<Settings, Misused> {
         let mut settings = match &self.config {
-            Some(file) => super::parse(file)?,
+            Some(file) => super::file::parse(file)?,
             None => Settings::default(),
         };
         let ways = &mut settings.ways_in;
