@@ -13,3 +13,8 @@ pub mod selector;
 mod time;
 
 pub use time::{Now, Time};
+
+/// Compiles and runs the example of the package's README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -7,3 +7,8 @@ pub mod coverage;
 pub mod message;
 pub mod property;
 pub mod topic;
+
+/// Compiles and runs the example of the package's README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,4 +1,4 @@
-//! What a subscription asks for when it comes.
+//! The wishes of a subscription when it comes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,7 +42,7 @@ pub enum Recover {
     MaxAge(Duration),
 }
 
-/// What happens to a subscription that is too slow, once it has caught up for the first time. Default: it waits.
+/// The treatment of a subscription that is too slow, once it has caught up for the first time. Default: it waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Slow {
     /// It lags, until what it has not read is overwritten.
@@ -65,6 +65,6 @@ pub struct Wish {
     pub from: From,
     /// How it gets what it missed.
     pub recover: Recover,
-    /// What happens if it is too slow.
+    /// Its treatment if it is too slow.
     pub slow: Slow,
 }

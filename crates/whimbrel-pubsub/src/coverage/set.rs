@@ -17,7 +17,7 @@ impl ChannelCoverage {
         self.origins.get(&origin).is_some_and(|ranges| ranges.contains(sequence))
     }
 
-    /// What is covered of `origin`.
+    /// Returns the coverage of `origin`.
     pub fn of(&self, origin: Origin) -> Option<&Ranges> {
         self.origins.get(&origin)
     }
@@ -88,7 +88,7 @@ pub struct Coverage {
 }
 
 impl Coverage {
-    /// What is covered of `channel`.
+    /// Returns the coverage of `channel`.
     pub fn of(&self, channel: ChannelId) -> Option<&ChannelCoverage> {
         self.channels.get(&channel)
     }
@@ -98,7 +98,7 @@ impl Coverage {
         self.channels.iter().map(|(channel, coverage)| (*channel, coverage))
     }
 
-    /// What is covered of `channel`, to be added to.
+    /// Returns the coverage of `channel`, to be added to.
     ///
     /// # Errors
     /// There are [`MOST_CHANNELS`] others.
