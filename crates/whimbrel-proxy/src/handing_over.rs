@@ -11,7 +11,8 @@ use whimbrel::{Endpoint, Mocket, PublicKey, ResumeError, SuspendError, SuspendMo
 
 use crate::connector::Link;
 use crate::intercept::Ingress;
-use crate::proxy::{News, Proxy};
+use crate::news::News;
+use crate::proxy::Proxy;
 use crate::relay::{Peer, Session, Unpacked};
 use crate::upgrade::{FlowParcel, OtherEnd, Parcel, SessionNote, SessionParcel};
 
@@ -56,15 +57,17 @@ impl Proxy {
     pub async fn hand_over(mut self) -> Parcel {
         self.ways_in.shutdown().await;
         let deadline = Instant::now() + OPENING;
-        let is_opening = || self.flows.is_opening() || self.ingress.as_ref().is_some_and(Ingress::is_opening);
+        let is_opening =
+            || self.common.flows.is_opening() || self.ingress.as_ref().is_some_and(Ingress::is_opening);
         while is_opening() && Instant::now() < deadline {
             sleep(LOOK).await;
         }
         // From here on, nothing is dialled, accepted, or taken from a session.
         self.sessions.shutdown().await;
-        let parked = self.flows.park().await;
+        let parked = self.common.flows.park().await;
         let mut suspending = JoinSet::new();
-        for (key, peer) in &*self.peers {
+        let peers = self.peers.now();
+        for (key, peer) in peers.all() {
             for session in peer.sessions() {
                 let (key, name, tell) = (*key, Arc::clone(&peer.context().peer), self.tell.clone());
                 suspending.spawn(async move {
@@ -82,7 +85,7 @@ impl Proxy {
             }
         }
         // What is left waits for peers, or serves datagrams. It would keep the sessions, and with them the port.
-        self.flows.over().end();
+        self.common.flows.over().end();
         // The other process gets the port once the sessions have said that they leave.
         drop(timeout(ANSWER, self.endpoint.wait_idle()).await);
         let packed = parked.into_iter().filter_map(|parked| {
@@ -110,7 +113,7 @@ impl Proxy {
             match flow.other {
                 OtherEnd::Stream(session, _) => of_sessions[session].push(flow),
                 OtherEnd::Direct(_) => {
-                    let flow = Unpacked::direct(flow, &self.flows, &self.limits);
+                    let flow = Unpacked::direct(flow, &self.common.flows, &self.common.limits);
                     if let (Some(flow), Some(ingress)) = (flow, &self.ingress) {
                         ingress.go_on(flow, None);
                     }
@@ -118,7 +121,7 @@ impl Proxy {
             }
         }
         for (at, (session, flows)) in sessions.into_iter().zip(of_sessions).enumerate() {
-            let Some(peer) = self.peers.get(&session.note.peer).cloned() else { continue };
+            let Some(peer) = self.peers.now().of_key(&session.note.peer).cloned() else { continue };
             let (endpoint, ingress, tell) = (self.endpoint.clone(), self.ingress.clone(), self.tell.clone());
             let (suspended, address) = (SuspendedMocket::from_bytes(&session.state), session.note.address);
             // Until the peer has answered, all of it can be handed over once more.

@@ -2,7 +2,8 @@
 
 use crate::intercept::Ingress;
 use crate::intercept::tun::{TunInterception, TunSettings};
-use crate::proxy::{News, Proxy, StartError};
+use crate::news::News;
+use crate::proxy::{Proxy, StartError};
 
 impl Proxy {
     /// Intercepts by a TUN interface.

@@ -201,6 +201,11 @@ impl PeerSettings {
         }
     }
 
+    /// Returns the name by which people know it.
+    pub(crate) fn shown_name(&self, key: &PublicKey) -> String {
+        self.name.clone().unwrap_or_else(|| key.to_string())
+    }
+
     /// Returns where it is dialled, if it is.
     pub fn dials(&self) -> Option<&PeerUrl> {
         self.url.as_ref().filter(|_| self.mode != Mode::Passive)
@@ -245,6 +250,21 @@ impl Settings {
         self.peers.iter().find(|peer| peer.dials().is_some()).or(self.peers.first())
     }
 
+    /// Returns the key of that peer.
+    pub(crate) fn first_key(&self) -> Option<PublicKey> {
+        self.first().and_then(|peer| peer.key().ok())
+    }
+
+    /// Returns the keys of all peers.
+    pub(crate) fn keys_of_all(&self) -> BTreeSet<PublicKey> {
+        self.peers.iter().filter_map(|peer| peer.key().ok()).collect()
+    }
+
+    /// Returns the settings of the peer with this key.
+    pub(crate) fn peer(&self, key: &PublicKey) -> Option<&PeerSettings> {
+        self.peers.iter().find(|peer| peer.key().is_ok_and(|known| known == *key))
+    }
+
     /// Returns the keys of all peers that are let in.
     pub fn keys(&self) -> BTreeSet<PublicKey> {
         self.peers.iter().filter(|peer| peer.may_come()).filter_map(|peer| peer.key().ok()).collect()
@@ -265,19 +285,15 @@ impl Settings {
 
     /// Returns the sections that differ beyond what can change while the proxy runs.
     pub(crate) fn differences(&self, other: &Self) -> Vec<&'static str> {
-        let without_permits = |settings: &Self| {
+        let without_live = |settings: &Self| {
             let mut plain = settings.clone();
             plain.rules.clear();
-            for peer in &mut plain.peers {
-                peer.may_open.clear();
-                peer.proxy_protocol.clear();
-            }
+            plain.peers.clear();
             // Settings can always be written.
             serde_json::to_value(plain).unwrap_or_default()
         };
-        let (ours, theirs) = (without_permits(self), without_permits(other));
-        let sections =
-            ["in", "peer", "listen", "dictionaries", "multicast", "limits", "transport", "service"];
+        let (ours, theirs) = (without_live(self), without_live(other));
+        let sections = ["in", "listen", "dictionaries", "multicast", "limits", "transport", "service"];
         sections.into_iter().filter(|section| ours.get(section) != theirs.get(section)).collect()
     }
 

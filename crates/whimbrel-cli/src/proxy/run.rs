@@ -151,6 +151,7 @@ impl RunCommand {
         let service = monitor::start("proxy", &settings.service, file, &endpoint, more).await?;
         let mut proxy = Proxy::prepare(settings, &endpoint, service.activity(), note, parcel).await?;
         proxy.set_tcp(tcp);
+        proxy.set_paths(self.sources.transport.paths.paths()?);
         proxy.register(service.metrics());
         drop(status.set(proxy.status()));
         if let Some(url) = listening {

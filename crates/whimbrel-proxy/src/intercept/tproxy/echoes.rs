@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 
 use super::echoed::Echoed;
 use super::icmp::{Ping, error, reply, request};
@@ -13,7 +14,7 @@ use super::tun::Tun;
 use crate::intercept::ingress::Ingress;
 use crate::policy::{Action, Decision, Protocol, is_special};
 use crate::protocol::{Announcement, Echo, EchoError, Host, Target};
-use crate::relay::{EchoReply, Reply};
+use crate::relay::{EchoReply, Peer, Reply};
 
 /// The echoes of all programs.
 #[derive(Debug)]
@@ -48,7 +49,7 @@ impl Echoes {
             return;
         }
         // Without a session it is lost, as on a link that is down.
-        let Some(session) = self.ingress.peer(&decision).session() else { return };
+        let Some(session) = self.ingress.peer(&decision).and_then(|peer| peer.session()) else { return };
         let manner = self.ingress.manner(&decision);
         let remote = SocketAddr::new(ping.target, 0).into();
         let announcement = Announcement::of_program(program, remote, manner);
@@ -56,8 +57,37 @@ impl Echoes {
         session.outgoing().send(&announcement, manner, message.to_bytes());
     }
 
-    /// Hands on what a peer says, for ever.
-    pub(super) async fn answer(self: Arc<Self>, mut replies: mpsc::Receiver<EchoReply>) {
+    /// Hands on what peers say, for ever. Each has a queue, so that none fills another's.
+    pub(super) async fn answer_all(self: Arc<Self>) {
+        let mut peers = self.ingress.follow_peers();
+        let (mut heard, mut tasks) = (Vec::<Peer>::new(), JoinSet::new());
+        loop {
+            let now = Arc::clone(&peers.borrow_and_update());
+            heard.retain(|known| now.all().any(|(_, peer)| peer.is(known)));
+            for (_, peer) in now.all() {
+                if !heard.iter().any(|known| known.is(peer)) {
+                    tasks.spawn(Arc::clone(&self).answer(peer.clone()));
+                    heard.push(peer.clone());
+                }
+            }
+            drop(now);
+            tokio::select! {
+                // The sender lives as long as this.
+                changed = peers.changed() => if changed.is_err() { return },
+                Some(_) = tasks.join_next() => {}
+            }
+        }
+    }
+
+    async fn answer(self: Arc<Self>, peer: Peer) {
+        let mut replies = peer.programs().echoes();
+        tokio::select! {
+            () = self.hand_on(&mut replies) => {}
+            () = peer.gone() => {}
+        }
+    }
+
+    async fn hand_on(&self, replies: &mut mpsc::Receiver<EchoReply>) {
         while let Some((program, reply)) = replies.recv().await {
             self.on_reply(program, &reply);
         }
@@ -70,7 +100,8 @@ impl Echoes {
         let ping = Ping { program: program.ip(), target, id };
         // Only to who has asked, and only from whom that goes to.
         let (_, decision) = self.decide(ping.program, target);
-        let is_from_its_peer = self.ingress.peer(&decision).context().peer == said.peer;
+        let peer = self.ingress.peer(&decision);
+        let is_from_its_peer = peer.is_some_and(|peer| peer.context().peer == said.peer);
         if !is_from_its_peer || !self.lock().is_asked(ping, Instant::now()) {
             return None;
         }

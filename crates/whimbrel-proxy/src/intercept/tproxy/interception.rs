@@ -152,7 +152,6 @@ impl Interception {
         let failed = TproxyError::system("serving what is intercepted failed");
         let ingress = ingress.by(WayIn::Tproxy);
         let (tun, kernel) = (Arc::clone(&self.tun), Arc::clone(&self.kernel));
-        let echo_replies = ingress.echoes();
         let echoes = Echoes::new(ingress.clone(), Arc::clone(&tun));
         let gate = Gate::new(ingress.clone(), Arc::clone(&tun), Arc::clone(&echoes));
         let wanted = self.wanted(settings, &ingress);
@@ -164,9 +163,7 @@ impl Interception {
         Ok(async move {
             let mut tasks = JoinSet::new();
             tasks.spawn(Arc::clone(&gate).hold());
-            for replies in echo_replies {
-                tasks.spawn(Arc::clone(&echoes).answer(replies));
-            }
+            tasks.spawn(echoes.answer_all());
             tcp.into_iter().for_each(|socket| drop(tasks.spawn(Arc::clone(&gate).accept(socket))));
             udp.into_iter().for_each(|socket| drop(tasks.spawn(Arc::clone(&datagrams).take(socket))));
             tasks.spawn(async move {
