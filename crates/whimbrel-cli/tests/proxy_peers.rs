@@ -160,7 +160,7 @@ fn peers_come_and_go_and_disturb_no_flow_of_others() {
     };
     let file = |parts: &[String]| format!("[in]\nsocks = '127.0.0.1:0'\n{}", parts.concat());
     let (one, two) = (peer(0, "one"), peer(1, "two"));
-    let near = Proxy::start(near, &file(&[one.clone()]), Some("connected to one"));
+    let near = Proxy::start(near, &file(&[one.clone()]), Some("connected to "));
     let mut first = connected(&near, &servers[0]);
     // A peer that a rule needs comes with it.
     let said = near.reload(&file(&[one, two.clone(), rule(0, "one"), rule(1, "two")]));
@@ -224,7 +224,7 @@ fn a_peer_that_moves_keeps_its_flows_and_gets_new_ones_at_its_new_address() {
     let at =
         |link: &Running| link.listening.split_whitespace().next().unwrap().trim_end_matches(',').to_owned();
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
-    let near = Proxy::start(near, &file(&at(&old)), Some("connected to far"));
+    let near = Proxy::start(near, &file(&at(&old)), Some("connected to "));
     let mut before = connected(&near, &server);
     let new = link(&near.home);
     let said = near.reload(&file(&at(&new)));
@@ -239,4 +239,136 @@ fn a_peer_that_moves_keeps_its_flows_and_gets_new_ones_at_its_new_address() {
     drop(old);
     talk(&mut after);
     talk(&mut connected(&near, &server));
+}
+
+#[test]
+fn a_mode_says_who_begins_and_may_change() {
+    let (near, near_key) = home("mode-near");
+    let (far, far_key) = home("mode-far");
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    // Both listen, and each could dial the other.
+    let file = |key: &str, port: u16, mode: &str, socks: &str| {
+        format!(
+            "{socks}[listen]\naddress = '127.0.0.1:0'\n\
+             [[peer]]\nname = 'other'\nurl = 'whimbrel://{key}@127.0.0.1:{port}'\nmode = '{mode}'\nmay_open = ['127.0.0.0/8:*']\n"
+        )
+    };
+    let far = Proxy::start(far, &file(&near_key, 9, "passive", ""), None);
+    let port: u16 = far.running.listening.rsplit(':').next().unwrap().parse().unwrap();
+    let socks = "[in]\nsocks = '127.0.0.1:0'\n";
+    let of_near = |mode: &str| file(&far_key, port, mode, socks);
+    let near = Proxy::start(near, &of_near("passive"), Some("SOCKS5 on "));
+    // Each waits for the other.
+    thread::sleep(QUIET);
+    assert_eq!((near.sessions(), far.sessions()), (0, 0));
+    let said = near.reload(&of_near("active"));
+    assert!(said.contains("other has another mode"), "{said}");
+    until("it dials", || near.state("other").as_deref() == Some("connected"));
+    let mut flow = connected(&near, &server);
+    talk(&mut flow);
+    // Who is active does not let the other in: the far end dials, and gets no session.
+    let near_port = near.status()["address"].as_str().unwrap().rsplit(':').next().unwrap().parse().unwrap();
+    far.reload(&file(&near_key, near_port, "both", ""));
+    thread::sleep(QUIET);
+    assert_eq!(near.sessions(), 1, "{}", near.status());
+    // With both, either end may begin, and both do. The flow has noticed nothing of all that.
+    near.reload(&of_near("both"));
+    until("the far end has come", || near.sessions() == 2);
+    talk(&mut flow);
+    // Without dialling, the session that the far end has begun is enough, and the other ends with its flow.
+    near.reload(&of_near("passive"));
+    talk(&mut flow);
+    drop(flow);
+    until("the session that was dialled ends", || near.sessions() == 1);
+    talk(&mut connected(&near, &server));
+}
+
+/// The addresses of this host from which a proxy talks to its peer.
+fn locals(proxy: &Proxy) -> Vec<String> {
+    let status = proxy.status();
+    let sessions = status["sessions"].as_array().unwrap().iter();
+    let paths = sessions.flat_map(|session| session["paths"].as_array().unwrap());
+    let active = paths.filter(|path| path["state"] == "active" || path["state"] == "standby");
+    let mut locals: Vec<_> = active.map(|path| path["local"].as_str().unwrap().to_owned()).collect();
+    locals.sort();
+    locals
+}
+
+#[test]
+fn paths_of_a_peer_are_used_and_may_change() {
+    let (near, key) = home("paths-near");
+    let far = Proxy::far("paths-far", &key, "");
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let file = |paths: &str| {
+        let url = &far.running.listening;
+        format!("[in]\nsocks = '127.0.0.1:0'\n[[peer]]\nname = 'far'\nurl = '{url}'\n{paths}\n")
+    };
+    let both = "paths = ['127.0.0.1,prefer', '127.0.0.2']";
+    let near = Proxy::start(near, &file(both), Some("connected to "));
+    let mut flow = connected(&near, &server);
+    until("both are used", || locals(&near) == ["127.0.0.1", "127.0.0.2"]);
+    talk(&mut flow);
+    let said = near.reload(&file("paths = ['127.0.0.3']"));
+    assert!(said.contains("far has another paths"), "{said}");
+    until("only the new one is", || locals(&near) == ["127.0.0.3"]);
+    talk(&mut flow);
+    near.reload(&file(both));
+    until("both are again", || locals(&near) == ["127.0.0.1", "127.0.0.2"]);
+    near.reload(&file(""));
+    talk(&mut flow);
+}
+
+#[test]
+fn small_datagrams_travel_together_to_a_real_peer() {
+    const EACH: usize = 20;
+    let (near, key) = home("gather-near");
+    let far = Proxy::far("gather-far", &key, "");
+    let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+    server.set_read_timeout(Some(PATIENCE)).unwrap();
+    let file = |gather: &str| {
+        let url = &far.running.listening;
+        format!(
+            "[in]\nsocks = '127.0.0.1:0'\n[[peer]]\nname = 'far'\nurl = '{url}'\n[[rule]]\nname = 'all'\nprotocol = 'udp'\n{gather}\n"
+        )
+    };
+    let near = Proxy::start(near, &file(""), Some("connected to "));
+    // A UDP association, whose connection stays open.
+    let address = near.said.iter().find_map(|line| line.strip_prefix("SOCKS5 on ")).unwrap();
+    let mut association = TcpStream::connect(address).unwrap();
+    association.write_all(&[5, 1, 0, 5, 3, 0, 1, 0, 0, 0, 0, 0, 0]).unwrap();
+    let mut reply = [0; 12];
+    association.read_exact(&mut reply).unwrap();
+    assert_eq!(reply[3], 0);
+    let relay = SocketAddr::from((
+        [reply[6], reply[7], reply[8], reply[9]],
+        u16::from_be_bytes([reply[10], reply[11]]),
+    ));
+    let program = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let head = [&[0, 0, 0, 1, 127, 0, 0, 1][..], &server.local_addr().unwrap().port().to_be_bytes()].concat();
+    let messages = || {
+        let status = near.status();
+        status["sessions"][0]["sent_messages"].as_u64().unwrap()
+    };
+    // Sends some at once, until all of a round have arrived. Returns how many messages that took.
+    let round = || {
+        for _ in 0..20 {
+            let before = messages();
+            for at in 0..EACH {
+                program.send_to(&[&head[..], &[at as u8; 10]].concat(), relay).unwrap();
+            }
+            server.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+            let arrived = (0..EACH).filter(|_| server.recv_from(&mut [0; 100]).is_ok()).count();
+            if arrived == EACH {
+                return messages() - before;
+            }
+        }
+        panic!("datagrams are lost on loopback");
+    };
+    // The first round announces its context.
+    round();
+    assert_eq!(round(), EACH as u64);
+    near.reload(&file("gather = '50ms'"));
+    round();
+    let gathered = round();
+    assert!(gathered <= EACH as u64 / 4, "{gathered} messages for {EACH} datagrams");
 }
