@@ -8,10 +8,14 @@ mod common;
 mod groups;
 #[path = "tproxy/networks.rs"]
 mod networks;
+#[path = "tproxy/pinger.rs"]
+mod pinger;
 #[path = "tproxy/pinging.rs"]
 mod pinging;
 #[path = "tproxy/programs.rs"]
 mod programs;
+#[path = "tproxy/replaceable.rs"]
+mod replaceable;
 #[path = "tproxy/replacing.rs"]
 mod replacing;
 

@@ -2,15 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use socket2::SockRef;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use whimbrel::{Endpoint, Mocket, PublicKey, ResumeError, SuspendError, SuspendMode, SuspendedMocket};
 
 use crate::connector::Link;
 use crate::intercept::Ingress;
+use crate::intercept::tun::{Claim, TunInterception};
 use crate::news::News;
 use crate::proxy::Proxy;
 use crate::relay::{Peer, Session, Unpacked};
@@ -55,6 +58,7 @@ impl Proxy {
     /// Takes the proxy apart for another process. Programs that connect wait, and connections that are being opened
     /// have 5 s. Nothing else ends; UDP programs have to send once more.
     pub async fn hand_over(mut self) -> Parcel {
+        self.tun.iter().for_each(TunInterception::hold);
         self.ways_in.shutdown().await;
         let deadline = Instant::now() + OPENING;
         let is_opening =
@@ -101,21 +105,26 @@ impl Proxy {
         let port = self.endpoint.local_addr().map_or(0, |address| address.port());
         let listeners = std::mem::take(&mut self.listeners);
         let listeners = listeners.into_iter().map(|(name, listener)| (name, listener.into())).collect();
-        let interception = self.interception.take();
-        Parcel { port, listeners, interception, sessions, flows }
+        let (interception, mut tun) = (self.interception.take(), self.tun.take());
+        if let Some(tun) = &mut tun {
+            tun.rest().await;
+        }
+        Parcel { port, listeners, interception, tun, sessions, flows }
     }
 
     /// Goes on with sessions and flows of another process. Sessions of peers that are not there any more end.
     pub(crate) fn unpack(&mut self, parcel: Parcel) {
         let Parcel { sessions, flows, .. } = parcel;
         let mut of_sessions: Vec<Vec<FlowParcel>> = sessions.iter().map(|_| Vec::new()).collect();
-        for flow in flows {
+        for mut flow in flows {
+            flow.claim = self.claim(&flow.program);
             match flow.other {
                 OtherEnd::Stream(session, _) => of_sessions[session].push(flow),
                 OtherEnd::Direct(_) => {
+                    let claim = flow.claim.take();
                     let flow = Unpacked::direct(flow, &self.common.flows, &self.common.limits);
                     if let (Some(flow), Some(ingress)) = (flow, &self.ingress) {
-                        ingress.go_on(flow, None);
+                        ingress.go_on(flow, None, claim);
                     }
                 }
             }
@@ -145,6 +154,14 @@ impl Proxy {
                 peer.serve(resumed).await;
             });
         }
+    }
+}
+
+impl Proxy {
+    /// A program's connection goes on. If it came by the interface, that has to know how long.
+    fn claim(&self, program: &OwnedFd) -> Option<Claim> {
+        let tun = self.tun.as_ref()?;
+        tun.claim(SockRef::from(program).peer_addr().ok()?.as_socket()?)
     }
 }
 
@@ -191,12 +208,13 @@ fn go_on(
     ingress: Option<&Ingress>,
 ) -> Vec<whimbrel::StreamId> {
     let mut left = session.link().mocket().map(Mocket::byte_streams).unwrap_or_default();
-    for flow in flows {
+    for mut flow in flows {
         if let OtherEnd::Stream(_, saved) = &flow.other {
             left.retain(|id| id.0 != saved.stream);
         }
+        let claim = flow.claim.take();
         if let (Some(flow), Some(ingress)) = (session.unpack(flow), ingress) {
-            ingress.go_on(flow, Some((session, peer)));
+            ingress.go_on(flow, Some((session, peer)), claim);
         }
     }
     left

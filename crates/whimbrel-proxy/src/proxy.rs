@@ -180,6 +180,13 @@ impl Proxy {
             }
             self.interception = Some(interception);
         }
+        if let Some(mut tun) = parcel.tun.take() {
+            tun.own(true);
+            if let Err(why) = self.serve_tun(&mut tun) {
+                (self.tell.0)(News::Failed(why.to_string()));
+            }
+            self.tun = Some(tun);
+        }
         let resumed = parcel.sessions.iter().map(|session| session.note.peer).collect();
         self.unpack(parcel);
         self.dial_all(&resumed);
@@ -208,9 +215,10 @@ impl Proxy {
         self.common.flows.counts().0
     }
 
-    /// Returns whether the proxy intercepts by a TUN interface, which no other process can go on with.
-    pub fn keeps_interface(&self) -> bool {
-        self.tun.is_some()
+    /// Returns whether programs' connections belong to this process, so that no other can go on with them: those by a TUN
+    /// interface with a TCP of its own.
+    pub fn keeps_connections(&self) -> bool {
+        self.tun.as_ref().is_some_and(TunInterception::keeps_connections)
     }
 
     /// Returns whether a session may be carried by TCP.

@@ -8,6 +8,7 @@ use tokio::net::TcpListener;
 
 use crate::intercept::Ingress;
 use crate::intercept::tproxy::{Interception, TproxyError, TproxySettings};
+use crate::intercept::tun::TunError;
 use crate::intercepting::blocking;
 use crate::news::News;
 use crate::policy::{Protocol, Rules};
@@ -26,6 +27,9 @@ impl Proxy {
         let handed = &parcel.listeners;
         if parcel.interception.is_some() && settings.ways_in.tproxy.is_none() {
             return Err(TproxyError::Without.into());
+        }
+        if parcel.tun.is_some() && settings.ways_in.tun.is_none() {
+            return Err(TunError::Without.into());
         }
         let rules = Rules::new(settings.rules.clone()).map_err(SettingsError::from)?;
         let (peers, limits) = (self.peers.clone(), Arc::clone(&self.common.limits));
@@ -48,8 +52,10 @@ impl Proxy {
             let listener = self.listen(forward.listen, "a forward", handed, tell).await?;
             self.run(ingress.clone().serve_forward(listener, forward.target.clone()));
         }
-        if let Some(settings) = &ways.tun {
-            self.intercept_by_tun(settings, ingress.clone(), tell.clone()).await?;
+        match (&ways.tun, &parcel.tun) {
+            (Some(settings), Some(running)) => running.keeps(settings)?,
+            (Some(settings), None) => self.intercept_by_tun(settings).await?,
+            (None, _) => {}
         }
         match (&ways.tproxy, &parcel.interception) {
             (Some(settings), Some(running)) => Ok(running.keeps(settings)?),

@@ -13,6 +13,7 @@ use super::accept::Places;
 use super::dns::Answers;
 use super::interface::Interfaces;
 use super::ruling::Ruling;
+use super::tun::Claim;
 use crate::News;
 use crate::compress::Dictionary;
 use crate::policy::{Action, Decision, Dscp, Key, Origin, Protocol, Rule, Rules, WayIn};
@@ -139,8 +140,9 @@ impl Ingress {
         self.0.places.are_taken()
     }
 
-    /// Goes on with a flow that was opened here, in another process. A carried one is of this session.
-    pub(crate) fn go_on(&self, flow: Unpacked, carried: Option<(&Session, &Peer)>) {
+    /// Goes on with a flow that was opened here, in another process. A carried one is of this session, and one that came by a
+    /// TUN interface has a claim.
+    pub(crate) fn go_on(&self, flow: Unpacked, carried: Option<(&Session, &Peer)>, claim: Option<Claim>) {
         let (target, source) = flow.ends();
         let Ok(target) = target.parse() else { return };
         let source = source.unwrap_or_else(|| ([0, 0, 0, 0], 0).into());
@@ -154,7 +156,7 @@ impl Ingress {
         let context = Arc::clone(carried.map_or(&self.0.context, |(_, peer)| peer.context()));
         let limits = Arc::clone(&self.0.limits);
         tokio::spawn(async move {
-            let record = flow.record();
+            let (record, _claim) = (flow.record(), claim);
             match flow.run(&limits, steering).await {
                 Ok(Some(ended)) => context.note_ended(&record, ended),
                 Ok(None) => {}

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::IpAddr;
+use std::os::fd::{AsFd, IntoRawFd, OwnedFd};
 
 use tokio::io::unix::AsyncFd;
 use tun_rs::{DeviceBuilder, SyncDevice};
@@ -9,6 +10,7 @@ use tun_rs::{DeviceBuilder, SyncDevice};
 use super::addresses::Addresses;
 use super::error::TunError;
 use super::virtio;
+use crate::intercept::echo::EchoOutlet;
 use crate::intercept::kernel::{KernelError, Program};
 
 /// The largest packets. Programs of this host then send datagrams whole.
@@ -49,11 +51,28 @@ impl Device {
             Program::Ip.run(&format!("-6 address add {v6}/{bits_v6} dev {name} {alive}"), "")?;
         }
         filter_loosely(name).map_err(&failed)?;
+        Ok(Self::register(name, device).map_err(failed)?)
+    }
+
+    /// Goes on with the interface of another process.
+    pub(super) fn of(name: &str, file: OwnedFd) -> io::Result<Self> {
+        #[allow(unsafe_code, reason = "the crate cannot know that it is a TUN interface")]
+        // SAFETY: the descriptor is open and nobody else's from here on.
+        let device = unsafe { SyncDevice::from_fd(file.into_raw_fd()) }?;
+        Self::register(name, device)
+    }
+
+    fn register(name: &str, device: SyncDevice) -> io::Result<Self> {
         #[allow(unsafe_code, reason = "the runtime cannot know whether a descriptor stays open")]
         // SAFETY: the device owns its descriptor, and never changes or closes it before it is dropped.
         let registered = unsafe { AsyncFd::register(device) };
-        let file = registered.map_err(|error| failed(error.into_parts().1))?;
+        let file = registered.map_err(|error| error.into_parts().1)?;
         Ok(Self { name: name.to_owned(), file })
+    }
+
+    /// Returns what another process needs to have the interface.
+    pub(super) fn file(&self) -> io::Result<OwnedFd> {
+        self.file.as_fd().try_clone_to_owned()
     }
 
     pub(super) fn name(&self) -> &str {
@@ -84,6 +103,16 @@ impl Device {
     /// Writes a packet without a header, at which nothing is to be done.
     pub(super) fn write_bare(&self, packet: &[u8]) {
         self.write(&[&virtio::NOTHING[..], packet].concat());
+    }
+}
+
+impl EchoOutlet for Device {
+    fn answer(&self, packet: &[u8]) {
+        self.write_bare(packet);
+    }
+
+    fn leave(&self, _: &[u8]) {
+        // It has been led away from where it went without a proxy.
     }
 }
 

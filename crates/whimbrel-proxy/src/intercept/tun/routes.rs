@@ -11,20 +11,58 @@ use crate::intercept::kernel::{Names, PROTOCOL, families};
 const LINK: [&str; 4] = ["0.0.0.0/8", "169.254.0.0/16", "224.0.0.0/4", "255.255.255.255/32"];
 const LINK_V6: [&str; 2] = ["fe80::/10", "ff00::/8"];
 
-/// The commands of `ip` that make them. The interface is there already.
+/// What becomes of what is led into a table.
+#[derive(Clone, Copy)]
+enum Way {
+    /// It goes into the interface.
+    Interface,
+    /// It is rejected: what the kernel does once the interface is gone, and with it the routes into it.
+    Nowhere,
+}
+
+/// The commands of `ip` that lead into the interface, which is there already.
 pub(super) fn commands(
     names: Names,
     settings: &TunSettings,
     addresses: &Addresses,
     has_ipv6: bool,
 ) -> Vec<String> {
+    of_families(names, settings, addresses, has_ipv6, Way::Interface)
+}
+
+/// The commands of `ip` that reject the same.
+pub(super) fn kill_switch(
+    names: Names,
+    settings: &TunSettings,
+    addresses: &Addresses,
+    has_ipv6: bool,
+) -> Vec<String> {
+    of_families(names, settings, addresses, has_ipv6, Way::Nowhere)
+}
+
+fn of_families(
+    names: Names,
+    settings: &TunSettings,
+    addresses: &Addresses,
+    has_ipv6: bool,
+    way: Way,
+) -> Vec<String> {
+    let tables = match way {
+        Way::Interface => names.tables(),
+        Way::Nowhere => names.kill_tables(),
+    };
     let mut all = Vec::new();
     for family in families(has_ipv6) {
         let is_v4 = family == "-4";
-        let routed = routes(names, settings, addresses, is_v4);
+        let own = addresses.own(is_v4);
+        let into = match way {
+            Way::Interface => ("", format!("dev {} src {own}", names.tun())),
+            Way::Nowhere => ("prohibit ", String::new()),
+        };
+        let routed = routes(tables, settings, &into, is_v4);
         // Without a route there is no need for rules.
         if !routed.is_empty() {
-            let both = rules(names, settings, addresses, is_v4).into_iter().chain(routed);
+            let both = rules(tables, settings, addresses, is_v4).into_iter().chain(routed);
             all.extend(both.map(|arguments| format!("{family} {arguments}")));
         }
     }
@@ -32,8 +70,12 @@ pub(super) fn commands(
 }
 
 /// The rules of a family. Those of equal priority hold in the order in which they were made.
-fn rules(names: Names, settings: &TunSettings, addresses: &Addresses, is_v4: bool) -> Vec<String> {
-    let (table, after) = (names.deliver_table(), names.hold_table());
+fn rules(
+    [table, after]: [u32; 2],
+    settings: &TunSettings,
+    addresses: &Addresses,
+    is_v4: bool,
+) -> Vec<String> {
     let into = |what: &str| format!("rule add {what} lookup {table} priority {table} protocol {PROTOCOL}");
     let unmarked = |what: &str| into(&format!("{what} fwmark 0x0/0xffffffff"));
     // Only what was led here before has this source.
@@ -53,7 +95,12 @@ fn rules(names: Names, settings: &TunSettings, addresses: &Addresses, is_v4: boo
     rules
 }
 
-fn routes(names: Names, settings: &TunSettings, addresses: &Addresses, is_v4: bool) -> Vec<String> {
+fn routes(
+    [table, _]: [u32; 2],
+    settings: &TunSettings,
+    (kind, way): &(&str, String),
+    is_v4: bool,
+) -> Vec<String> {
     let of_family = |nets: &[IpNet]| {
         let nets = nets.iter().filter(|net| matches!(net, IpNet::V4(_)) == is_v4);
         nets.map(IpNet::trunc).collect::<std::collections::BTreeSet<_>>()
@@ -62,16 +109,15 @@ fn routes(names: Names, settings: &TunSettings, addresses: &Addresses, is_v4: bo
     if into.is_empty() {
         return Vec::new();
     }
-    let (table, tun, own) = (names.deliver_table(), names.tun(), addresses.own(is_v4));
     let link = if is_v4 { &LINK[..] } else { &LINK_V6[..] };
     let link = link.iter().filter_map(|net| net.parse::<IpNet>().ok());
     // What somebody names is more than what nobody does.
     let thrown: Vec<_> = except.iter().copied().chain(link.filter(|net| !into.contains(net))).collect();
     let thrown =
         thrown.into_iter().map(|net| format!("route add throw {net} table {table} protocol {PROTOCOL}"));
-    let into = into
-        .into_iter()
-        .map(|net| format!("route add {net} dev {tun} src {own} table {table} protocol {PROTOCOL}"));
+    let way = if way.is_empty() { String::new() } else { format!(" {way}") };
+    let into =
+        into.into_iter().map(|net| format!("route add {kind}{net}{way} table {table} protocol {PROTOCOL}"));
     thrown.chain(into).collect()
 }
 
@@ -100,5 +146,8 @@ mod tests {
         let last = "-4 route add 10.0.0.0/8 dev whimbrel1 src 169.254.65.1 table 7702 protocol 77";
         assert_eq!(all.last().unwrap(), last);
         assert!(!all.iter().any(|command| command.starts_with("-6")), "no network of IPv6 is named");
+        let rejected = kill_switch(Names::new(1, settings.mark), &settings, &addresses, true);
+        assert_eq!(rejected.last().unwrap(), "-4 route add prohibit 10.0.0.0/8 table 7734 protocol 77");
+        assert_eq!(rejected.len(), all.len(), "the same is rejected that was led into the interface");
     }
 }
