@@ -22,7 +22,7 @@ use crate::multicast::{Multicast, MulticastError};
 use crate::news::{News, Tell};
 use crate::policy::Protocol;
 use crate::proxy_status::ProxyStatus;
-use crate::relay::{Dictionaries, DictionaryError, Flows, Halt, Peers, Roster};
+use crate::relay::{Dictionaries, DictionaryError, Flows, Halt, Peers, Roster, may_speak};
 use crate::sessions::{Admitted, TcpConnector};
 use crate::settings::{Settings, SettingsError};
 use crate::upgrade::Parcel;
@@ -45,6 +45,11 @@ pub enum StartError {
     /// Traffic cannot be intercepted.
     #[error(transparent)]
     Tun(#[from] TunError),
+    /// The process may not speak for others.
+    #[error(
+        "`source` of a [[peer]] needs root (CAP_NET_ADMIN or CAP_NET_RAW), on Linux: run the proxy so, or leave it out ({0})"
+    )]
+    Source(io::Error),
     /// An address for programs cannot be used.
     #[error("cannot listen on {address} for programs: {}", advice(*address, error))]
     Bind {
@@ -116,6 +121,9 @@ impl Proxy {
         parcel: &Parcel,
     ) -> Result<Self, StartError> {
         settings.check()?;
+        if settings.peers.iter().any(|peer| peer.permits().speaks()) {
+            may_speak().map_err(StartError::Source)?;
+        }
         let limits = Arc::new(settings.limits.clone());
         let multicast = settings.multicast.as_ref();
         let multicast = multicast.map(|multicast| Multicast::new(multicast, settings.mark())).transpose()?;

@@ -7,8 +7,8 @@ use whimbrel::{Paths, PublicKey};
 
 use crate::news::News;
 use crate::policy::Rules;
-use crate::proxy::Proxy;
-use crate::relay::{NO_PEER, Peer, Peers};
+use crate::proxy::{Proxy, StartError};
+use crate::relay::{NO_PEER, Peer, Peers, may_speak};
 use crate::settings::{PeerSettings, Settings};
 
 impl Proxy {
@@ -39,7 +39,11 @@ impl Proxy {
     }
 
     fn permit(&self, peer: &Peer, wanted: &PeerSettings, said: &mut Vec<String>) {
-        let permits = wanted.permits();
+        let mut permits = wanted.permits();
+        if let Some(error) = may_speak().err().filter(|_| permits.speaks()) {
+            permits = permits.speaking_for([]);
+            said.push(format!("{} speaks for nobody: {}", peer.context().peer, StartError::Source(error)));
+        }
         if *peer.context().permits() != permits {
             peer.context().set_permits(permits);
             said.push(format!("{} may open something else", peer.context().peer));
@@ -65,6 +69,7 @@ impl Proxy {
                 continue;
             }
             said.push(format!("{name} is a peer now"));
+            self.permit(&peer, wanted, said);
             self.settings.peers.push(wanted.clone());
             added.push((key, peer));
         }

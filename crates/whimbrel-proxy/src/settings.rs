@@ -16,6 +16,7 @@ use crate::multicast::{MulticastMistake, MulticastSettings};
 use crate::policy::{NeverMatches, Pattern, Permit, Permits, Rule, Rules};
 use crate::relay::Limits;
 use crate::rule_mistake::RuleMistake;
+use crate::sources::Sources;
 use crate::text::as_text;
 
 /// The settings of a proxy. In a file, each field is a section, and each peer a `[[peer]]`.
@@ -96,6 +97,10 @@ pub struct PeerSettings {
     /// Those of these targets that are told whose connection it is, by the PROXY protocol, version 2. Default: none.
     #[serde(default, with = "as_text::list")]
     pub proxy_protocol: Vec<Pattern>,
+    /// The networks of programs in whose names it may speak here: their connections and datagrams have their own addresses.
+    /// Default: none.
+    #[serde(default)]
+    pub source: Sources,
 }
 
 /// Who begins a session with a peer.
@@ -198,6 +203,7 @@ impl PeerSettings {
             standby: None,
             may_open: Vec::new(),
             proxy_protocol: Vec::new(),
+            source: Sources::default(),
         }
     }
 
@@ -218,7 +224,10 @@ impl PeerSettings {
 
     /// Returns what it may open.
     pub fn permits(&self) -> Permits {
-        Permits::new(self.may_open.iter().cloned()).introducing(self.proxy_protocol.iter().cloned())
+        let permits = Permits::new(self.may_open.iter().cloned());
+        permits
+            .introducing(self.proxy_protocol.iter().cloned())
+            .speaking_for(self.source.networks().iter().copied())
     }
 
     fn check(&self, listens: bool) -> Result<(), SettingsError> {

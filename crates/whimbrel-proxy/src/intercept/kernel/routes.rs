@@ -91,11 +91,27 @@ pub(in crate::intercept) fn remove(tables: [u32; 2]) {
     for family in families(true) {
         for table in tables {
             let rule = format!("{family} rule del priority {table} protocol {PROTOCOL}");
+            drop_source(family, table);
             // There may be several, if several were killed while they began. An error means that there is none.
             while Program::Ip.run(&rule, "").is_ok() {}
             drop(Program::Ip.run(&format!("{family} route flush table {table} protocol {PROTOCOL}"), ""));
         }
     }
+}
+
+/// Takes away the address on loopback that the routes of a table give to programs.
+fn drop_source(family: &str, table: u32) {
+    let routes = show(&format!("{family} route show table {table} protocol {PROTOCOL}"));
+    let source = routes.ok().and_then(|routes| routes.lines().find_map(loopback_source).map(str::to_owned));
+    if let Some(source) = source {
+        drop(Program::Ip.run(&format!("{family} address del {source}/128 dev lo"), ""));
+    }
+}
+
+/// The source that a route over loopback gives, in a line of `ip route`.
+fn loopback_source(line: &str) -> Option<&str> {
+    let mut words = line.split_whitespace().skip_while(|word| *word != "src");
+    line.contains(" dev lo ").then(|| words.nth(1))?
 }
 
 #[cfg(test)]
@@ -111,6 +127,9 @@ mod tests {
         ] {
             assert_eq!(table_of(line), table, "{line}");
         }
+        let line = "fd09::/16 dev lo src fd57:4849:4d42::1 metric 1024 pref medium";
+        assert_eq!(loopback_source(line), Some("fd57:4849:4d42::1"));
+        assert_eq!(loopback_source(&line.replace("dev lo", "dev whimbrel0")), None);
         for (line, priority) in [
             ("7700:\tfrom all fwmark 0x57480001 lookup 7700 proto 77", Some(7700)),
             ("7701:\tfrom all nop proto 77", Some(7701)),

@@ -47,60 +47,75 @@ fn of_families(
     has_ipv6: bool,
     way: Way,
 ) -> Vec<String> {
-    let tables = match way {
-        Way::Interface => names.tables(),
-        Way::Nowhere => names.kill_tables(),
-    };
     let mut all = Vec::new();
     for family in families(has_ipv6) {
         let is_v4 = family == "-4";
         let own = addresses.own(is_v4);
-        let into = match way {
-            Way::Interface => ("", format!("dev {} src {own}", names.tun())),
-            Way::Nowhere => ("prohibit ", String::new()),
+        let [table, other] = match way {
+            Way::Interface => names.tables(),
+            Way::Nowhere => names.kill_tables(),
         };
-        let routed = routes(tables, settings, &into, is_v4);
+        let into = |table: u32, kind: &str, way: &str| routes(table, settings, (kind, way), is_v4);
+        let (mut tables, mut before) = (Tables { table, chosen: table, after: other }, None);
+        let routed = match way {
+            Way::Interface => into(table, "", &format!("dev {} src {own} ", names.tun())),
+            Way::Nowhere if is_v4 => into(table, "prohibit ", ""),
+            Way::Nowhere => {
+                // Where the way is an error, a program's address is chosen and the way is looked up again, as if the
+                // program had chosen it. So the way is one that gives it our own address, from which there is none.
+                tables.chosen = other;
+                before = Some(format!("address add {own}/128 dev lo nodad preferred_lft 0"));
+                let first = into(table, "", &format!("dev lo src {own} "));
+                first.into_iter().chain(into(other, "prohibit ", "")).collect()
+            }
+        };
         // Without a route there is no need for rules.
         if !routed.is_empty() {
-            let both = rules(tables, settings, addresses, is_v4).into_iter().chain(routed);
+            let rules = rules(&tables, settings, addresses, is_v4);
+            let both = before.into_iter().chain(rules).chain(routed);
             all.extend(both.map(|arguments| format!("{family} {arguments}")));
         }
     }
     all
 }
 
+/// Where rules lead.
+struct Tables {
+    /// The table for what has no address yet. Its number is the priority of rules.
+    table: u32,
+    /// The table for what has one, of this host or of hosts behind an interface.
+    chosen: u32,
+    /// The priority with which it goes on for what is none of ours.
+    after: u32,
+}
+
 /// The rules of a family. Those of equal priority hold in the order in which they were made.
-fn rules(
-    [table, after]: [u32; 2],
-    settings: &TunSettings,
-    addresses: &Addresses,
-    is_v4: bool,
-) -> Vec<String> {
-    let into = |what: &str| format!("rule add {what} lookup {table} priority {table} protocol {PROTOCOL}");
-    let unmarked = |what: &str| into(&format!("{what} fwmark 0x0/0xffffffff"));
+fn rules(tables: &Tables, settings: &TunSettings, addresses: &Addresses, is_v4: bool) -> Vec<String> {
+    let Tables { table: priority, chosen, after } = *tables;
+    let into = |what: &str, table: u32| {
+        format!("rule add {what} lookup {table} priority {priority} protocol {PROTOCOL}")
+    };
+    let unmarked = |what: &str, table: u32| into(&format!("{what} fwmark 0x0/0xffffffff"), table);
     // Only what was led here before has this source.
-    let mut rules = vec![into(&format!("from {} iif lo", addresses.own(is_v4)))];
-    rules.extend(settings.interfaces.iter().map(|name| unmarked(&format!("iif {name}"))));
+    let mut rules = vec![into(&format!("from {} iif lo", addresses.own(is_v4)), chosen)];
+    rules.extend(settings.interfaces.iter().map(|name| unmarked(&format!("iif {name}"), chosen)));
     // A socket with an address of its own answers somebody who has called it by that.
     if is_v4 {
-        rules.push(unmarked("from 0.0.0.0/32 iif lo"));
+        rules.push(unmarked("from 0.0.0.0/32 iif lo", priority));
         return rules;
     }
     // Here, a rule for no address never matches, so the others leave first.
     rules.insert(0, format!("rule add nop priority {after} protocol {PROTOCOL}"));
     for half in ["::/1", "8000::/1"] {
-        rules.push(format!("rule add from {half} iif lo goto {after} priority {table} protocol {PROTOCOL}"));
+        rules.push(format!(
+            "rule add from {half} iif lo goto {after} priority {priority} protocol {PROTOCOL}"
+        ));
     }
-    rules.push(unmarked("iif lo"));
+    rules.push(unmarked("iif lo", priority));
     rules
 }
 
-fn routes(
-    [table, _]: [u32; 2],
-    settings: &TunSettings,
-    (kind, way): &(&str, String),
-    is_v4: bool,
-) -> Vec<String> {
+fn routes(table: u32, settings: &TunSettings, (kind, way): (&str, &str), is_v4: bool) -> Vec<String> {
     let of_family = |nets: &[IpNet]| {
         let nets = nets.iter().filter(|net| matches!(net, IpNet::V4(_)) == is_v4);
         nets.map(IpNet::trunc).collect::<std::collections::BTreeSet<_>>()
@@ -115,9 +130,8 @@ fn routes(
     let thrown: Vec<_> = except.iter().copied().chain(link.filter(|net| !into.contains(net))).collect();
     let thrown =
         thrown.into_iter().map(|net| format!("route add throw {net} table {table} protocol {PROTOCOL}"));
-    let way = if way.is_empty() { String::new() } else { format!(" {way}") };
     let into =
-        into.into_iter().map(|net| format!("route add {kind}{net}{way} table {table} protocol {PROTOCOL}"));
+        into.into_iter().map(|net| format!("route add {kind}{net} {way}table {table} protocol {PROTOCOL}"));
     thrown.chain(into).collect()
 }
 
