@@ -160,7 +160,7 @@ fn peers_come_and_go_and_disturb_no_flow_of_others() {
     };
     let file = |parts: &[String]| format!("[in]\nsocks = '127.0.0.1:0'\n{}", parts.concat());
     let (one, two) = (peer(0, "one"), peer(1, "two"));
-    let near = Proxy::start(near, &file(&[one.clone()]), Some("connected to "));
+    let near = Proxy::start(near, &file(std::slice::from_ref(&one)), Some("connected to "));
     let mut first = connected(&near, &servers[0]);
     // A peer that a rule needs comes with it.
     let said = near.reload(&file(&[one, two.clone(), rule(0, "one"), rule(1, "two")]));
@@ -171,7 +171,7 @@ fn peers_come_and_go_and_disturb_no_flow_of_others() {
     talk(&mut first);
     talk(&mut second);
     // The first goes, and with it its flow. What it served goes elsewhere.
-    let said = near.reload(&file(&[two.clone(), rule(1, "two")]));
+    let said = near.reload(&file(&[two, rule(1, "two")]));
     assert!(said.contains("one is a peer no more") && said.contains("its sessions ended: 1"), "{said}");
     assert_reset(&mut first);
     talk(&mut second);
