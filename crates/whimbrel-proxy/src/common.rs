@@ -7,8 +7,9 @@ use whimbrel_service::ActivityLog;
 
 use crate::compress::Budget;
 use crate::multicast::Multicast;
+use crate::peer_settings::PeerSettings;
 use crate::relay::{Dictionaries, Flows, Limits, Mark, OwnPorts, Peer, SessionContext};
-use crate::settings::{PeerSettings, SettingsError};
+use crate::settings::SettingsError;
 
 /// What all peers of a proxy share.
 #[derive(Debug)]

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use whimbrel::{Paths, PublicKey};
 
 use crate::news::News;
+use crate::peer_settings::PeerSettings;
 use crate::policy::Rules;
 use crate::proxy::{Proxy, StartError};
 use crate::relay::{NO_PEER, Peer, Peers, may_speak};
-use crate::settings::{PeerSettings, Settings};
+use crate::settings::Settings;
 
 impl Proxy {
     /// Applies what can change while the proxy runs: its peers, and its rules. Nothing that runs with a peer that stays is
