@@ -8,10 +8,14 @@ mod common;
 mod groups;
 #[path = "tproxy/networks.rs"]
 mod networks;
+#[path = "tproxy/pinger.rs"]
+mod pinger;
 #[path = "tproxy/pinging.rs"]
 mod pinging;
 #[path = "tproxy/programs.rs"]
 mod programs;
+#[path = "tproxy/replaceable.rs"]
+mod replaceable;
 #[path = "tproxy/replacing.rs"]
 mod replacing;
 
@@ -454,6 +458,45 @@ fn rules_know_the_interface_and_the_dscp() {
             server.send_to(&[wanted], from).unwrap();
             again(|| program.recv(&mut buffer)).unwrap();
             assert_eq!(buffer[0], wanted);
+        }
+    }
+}
+
+#[test]
+fn an_early_accepted_connection_has_the_dscp_of_its_syn() {
+    const EF: u32 = 46 << 2;
+    let Some(networks) = Networks::new("tproxy-early-dscp") else { return };
+    // The rule decides once the connection is accepted, whose packets nobody sees any more.
+    let _pair = networks.pair(
+        LAN,
+        "[[rule]]\nname = 'voice'\nprotocol = 'tcp'\ndscp = 'ef'\naccept = 'early'\n\
+         [[rule]]\nname = 'rest'\nprotocol = 'tcp'\naccept = 'early'\nto = ['10.9.0.2:*', '[fd09::2]:*']\n\
+         [[rule]]\nname = 'none'\naction = 'reject'\n",
+    );
+    for (address, class, is_carried) in [
+        ("10.9.0.1:0", EF, true),
+        ("[fd09::1]:0", EF, true),
+        ("10.9.0.1:0", 0, false),
+        ("[fd09::1]:0", 0, false),
+        ("10.9.0.2:0", 0, true),
+    ] {
+        let listener = networks.far.run(|| TcpListener::bind(address).unwrap());
+        let server = listener.local_addr().unwrap();
+        let connected = networks.client.run(|| {
+            let domain = socket2::Domain::for_address(server);
+            let socket = socket2::Socket::new(domain, socket2::Type::STREAM, None).unwrap();
+            match server.is_ipv4() {
+                true => socket.set_tos_v4(class).unwrap(),
+                false => socket.set_tclass_v6(class).unwrap(),
+            }
+            socket.connect_timeout(&server.into(), PATIENCE).map(|()| std::net::TcpStream::from(socket))
+        });
+        assert_eq!(connected.is_ok(), is_carried, "{address} {class}: {connected:?}");
+        if let Ok(mut program) = connected {
+            program.write_all(b"hello").unwrap();
+            let mut heard = [0; 5];
+            listener.accept().unwrap().0.read_exact(&mut heard).unwrap();
+            assert_eq!(&heard, b"hello");
         }
     }
 }

@@ -352,7 +352,8 @@ fn what_is_missing_is_said_and_nothing_is_left() {
     };
     let near = |tun: &str| near(&networks, url, tun, "");
     fails(near(ALL).env("PATH", networks.homes[0].file("")), "needs the program `ip`");
-    assert_fails(&networks.gate.run(|| near(ALL).arg("--replace").output().unwrap()), "cannot be replaced");
+    let userspace = || near(&format!("{ALL}\nstack = 'userspace'"));
+    assert_fails(&networks.gate.run(|| userspace().arg("--replace").output().unwrap()), "cannot be replaced");
     networks.gate.command("ip link add whimbrel0 type veth peer name other");
     let output = networks.gate.run(|| near(ALL).output().unwrap());
     assert_fails(&output, "another program has an interface `whimbrel0`");

@@ -2,16 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use socket2::SockRef;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use whimbrel::{Endpoint, Mocket, PublicKey, ResumeError, SuspendError, SuspendMode, SuspendedMocket};
 
 use crate::connector::Link;
 use crate::intercept::Ingress;
-use crate::proxy::{News, Proxy};
+use crate::intercept::tun::{Claim, TunInterception};
+use crate::news::News;
+use crate::proxy::Proxy;
 use crate::relay::{Peer, Session, Unpacked};
 use crate::upgrade::{FlowParcel, OtherEnd, Parcel, SessionNote, SessionParcel};
 
@@ -54,17 +58,20 @@ impl Proxy {
     /// Takes the proxy apart for another process. Programs that connect wait, and connections that are being opened
     /// have 5 s. Nothing else ends; UDP programs have to send once more.
     pub async fn hand_over(mut self) -> Parcel {
+        self.tun.iter().for_each(TunInterception::hold);
         self.ways_in.shutdown().await;
         let deadline = Instant::now() + OPENING;
-        let is_opening = || self.flows.is_opening() || self.ingress.as_ref().is_some_and(Ingress::is_opening);
+        let is_opening =
+            || self.common.flows.is_opening() || self.ingress.as_ref().is_some_and(Ingress::is_opening);
         while is_opening() && Instant::now() < deadline {
             sleep(LOOK).await;
         }
         // From here on, nothing is dialled, accepted, or taken from a session.
         self.sessions.shutdown().await;
-        let parked = self.flows.park().await;
+        let parked = self.common.flows.park().await;
         let mut suspending = JoinSet::new();
-        for (key, peer) in &*self.peers {
+        let peers = self.peers.now();
+        for (key, peer) in peers.all() {
             for session in peer.sessions() {
                 let (key, name, tell) = (*key, Arc::clone(&peer.context().peer), self.tell.clone());
                 suspending.spawn(async move {
@@ -82,7 +89,7 @@ impl Proxy {
             }
         }
         // What is left waits for peers, or serves datagrams. It would keep the sessions, and with them the port.
-        self.flows.over().end();
+        self.common.flows.over().end();
         // The other process gets the port once the sessions have said that they leave.
         drop(timeout(ANSWER, self.endpoint.wait_idle()).await);
         let packed = parked.into_iter().filter_map(|parked| {
@@ -98,27 +105,32 @@ impl Proxy {
         let port = self.endpoint.local_addr().map_or(0, |address| address.port());
         let listeners = std::mem::take(&mut self.listeners);
         let listeners = listeners.into_iter().map(|(name, listener)| (name, listener.into())).collect();
-        let interception = self.interception.take();
-        Parcel { port, listeners, interception, sessions, flows }
+        let (interception, mut tun) = (self.interception.take(), self.tun.take());
+        if let Some(tun) = &mut tun {
+            tun.rest().await;
+        }
+        Parcel { port, listeners, interception, tun, sessions, flows }
     }
 
     /// Goes on with sessions and flows of another process. Sessions of peers that are not there any more end.
     pub(crate) fn unpack(&mut self, parcel: Parcel) {
         let Parcel { sessions, flows, .. } = parcel;
         let mut of_sessions: Vec<Vec<FlowParcel>> = sessions.iter().map(|_| Vec::new()).collect();
-        for flow in flows {
+        for mut flow in flows {
+            flow.claim = self.claim(&flow.program);
             match flow.other {
                 OtherEnd::Stream(session, _) => of_sessions[session].push(flow),
                 OtherEnd::Direct(_) => {
-                    let flow = Unpacked::direct(flow, &self.flows, &self.limits);
+                    let claim = flow.claim.take();
+                    let flow = Unpacked::direct(flow, &self.common.flows, &self.common.limits);
                     if let (Some(flow), Some(ingress)) = (flow, &self.ingress) {
-                        ingress.go_on(flow, None);
+                        ingress.go_on(flow, None, claim);
                     }
                 }
             }
         }
         for (at, (session, flows)) in sessions.into_iter().zip(of_sessions).enumerate() {
-            let Some(peer) = self.peers.get(&session.note.peer).cloned() else { continue };
+            let Some(peer) = self.peers.now().of_key(&session.note.peer).cloned() else { continue };
             let (endpoint, ingress, tell) = (self.endpoint.clone(), self.ingress.clone(), self.tell.clone());
             let (suspended, address) = (SuspendedMocket::from_bytes(&session.state), session.note.address);
             // Until the peer has answered, all of it can be handed over once more.
@@ -142,6 +154,14 @@ impl Proxy {
                 peer.serve(resumed).await;
             });
         }
+    }
+}
+
+impl Proxy {
+    /// A program's connection goes on. If it came by the interface, that has to know how long.
+    fn claim(&self, program: &OwnedFd) -> Option<Claim> {
+        let tun = self.tun.as_ref()?;
+        tun.claim(SockRef::from(program).peer_addr().ok()?.as_socket()?)
     }
 }
 
@@ -188,12 +208,13 @@ fn go_on(
     ingress: Option<&Ingress>,
 ) -> Vec<whimbrel::StreamId> {
     let mut left = session.link().mocket().map(Mocket::byte_streams).unwrap_or_default();
-    for flow in flows {
+    for mut flow in flows {
         if let OtherEnd::Stream(_, saved) = &flow.other {
             left.retain(|id| id.0 != saved.stream);
         }
+        let claim = flow.claim.take();
         if let (Some(flow), Some(ingress)) = (session.unpack(flow), ingress) {
-            ingress.go_on(flow, Some((session, peer)));
+            ingress.go_on(flow, Some((session, peer)), claim);
         }
     }
     left

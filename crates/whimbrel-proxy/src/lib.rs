@@ -14,6 +14,7 @@
 
 #![warn(missing_debug_implementations)]
 
+mod common;
 pub mod compress;
 mod connector;
 pub mod flow;
@@ -21,20 +22,32 @@ mod handing_over;
 pub mod intercept;
 mod intercepting;
 mod multicast;
+mod news;
+mod peer_settings;
 pub mod policy;
 pub mod protocol;
 mod proxy;
+mod proxy_status;
 pub mod relay;
+mod reloading;
 mod rule_mistake;
+mod sessions;
 mod settings;
+mod sources;
 mod text;
 pub mod upgrade;
+mod ways_in;
 
 pub use connector::{Connector, Listen, PeerUrl, PeerUrlError};
 pub use multicast::{MulticastError, MulticastMistake, MulticastSettings};
-pub use proxy::{News, Proxy, ProxyStatus, StartError, TcpConnector};
+pub use news::News;
+pub use peer_settings::{Mode, PeerSettings};
+pub use proxy::{Proxy, StartError};
+pub use proxy_status::ProxyStatus;
 pub use rule_mistake::RuleMistake;
-pub use settings::{Mode, PeerSettings, Settings, SettingsError, WaysIn};
+pub use sessions::TcpConnector;
+pub use settings::{Settings, SettingsError, WaysIn};
+pub use sources::Sources;
 
 /// Compiles and runs the example of the package's README.
 #[cfg(doctest)]

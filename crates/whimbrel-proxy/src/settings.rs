@@ -5,15 +5,16 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use whimbrel::{LocalPath, PublicKey, TransportConfig};
+use whimbrel::{PublicKey, TransportConfig};
 use whimbrel_service::ServiceSettings;
 
-use crate::connector::{Connector, Listen, PeerUrl};
+use crate::connector::{Connector, Listen};
 use crate::intercept::tproxy::{TproxyMistake, TproxySettings};
 use crate::intercept::tun::{TunMistake, TunSettings};
 use crate::intercept::{Forward, Users};
 use crate::multicast::{MulticastMistake, MulticastSettings};
-use crate::policy::{NeverMatches, Pattern, Permit, Permits, Rule, Rules};
+use crate::peer_settings::PeerSettings;
+use crate::policy::{NeverMatches, Rule, Rules};
 use crate::relay::Limits;
 use crate::rule_mistake::RuleMistake;
 use crate::text::as_text;
@@ -66,49 +67,6 @@ pub struct WaysIn {
     /// Interception by a TUN interface. Without this section there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tun: Option<TunSettings>,
-}
-
-/// A peer. What comes in goes to the first one with a `url`, or to the first, unless a rule says otherwise.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PeerSettings {
-    /// Its name in the status and in logs. Default: its key.
-    #[serde(default)]
-    pub name: Option<String>,
-    /// Where it is dialled, with its key.
-    #[serde(default)]
-    pub url: Option<PeerUrl>,
-    /// Its key, if it is not dialled.
-    #[serde(default)]
-    pub key: Option<PublicKey>,
-    /// Who begins a session with it. Default: this proxy if there is a `url`, and the peer, too, if this proxy listens.
-    #[serde(default)]
-    pub mode: Mode,
-    /// The addresses of this host over which it is reached, with their cost, if only they are to be used. Default: all.
-    #[serde(default, with = "as_text::list")]
-    pub paths: Vec<LocalPath>,
-    /// The name of the peer that new flows go to while this one cannot be reached.
-    #[serde(default)]
-    pub standby: Option<String>,
-    /// The targets that it may open here. Default: none.
-    #[serde(default, with = "as_text::list")]
-    pub may_open: Vec<Permit>,
-    /// Those of these targets that are told whose connection it is, by the PROXY protocol, version 2. Default: none.
-    #[serde(default, with = "as_text::list")]
-    pub proxy_protocol: Vec<Pattern>,
-}
-
-/// Who begins a session with a peer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Mode {
-    /// Either end.
-    #[default]
-    Both,
-    /// This proxy. The peer is not let in.
-    Active,
-    /// The peer. It is not dialled.
-    Passive,
 }
 
 /// A mistake that no single line has.
@@ -177,72 +135,25 @@ pub enum SettingsError {
     Open(SocketAddr),
 }
 
-impl PeerSettings {
-    /// A peer that is dialled.
-    pub fn dialled(url: PeerUrl) -> Self {
-        Self { key: url.url.key, url: Some(url), ..Self::unknown() }
-    }
-
-    /// A peer that is waited for.
-    pub fn of_key(key: PublicKey) -> Self {
-        Self { key: Some(key), ..Self::unknown() }
-    }
-
-    fn unknown() -> Self {
-        Self {
-            name: None,
-            url: None,
-            key: None,
-            mode: Mode::default(),
-            paths: Vec::new(),
-            standby: None,
-            may_open: Vec::new(),
-            proxy_protocol: Vec::new(),
-        }
-    }
-
-    /// Returns where it is dialled, if it is.
-    pub fn dials(&self) -> Option<&PeerUrl> {
-        self.url.as_ref().filter(|_| self.mode != Mode::Passive)
-    }
-
-    /// Returns whether it is let in.
-    pub fn may_come(&self) -> bool {
-        self.mode != Mode::Active
-    }
-
-    /// Returns what it may open.
-    pub fn permits(&self) -> Permits {
-        Permits::new(self.may_open.iter().cloned()).introducing(self.proxy_protocol.iter().cloned())
-    }
-
-    fn check(&self, listens: bool) -> Result<(), SettingsError> {
-        let (mode, why) = match self.mode {
-            Mode::Active if self.url.is_none() => ("active", "and no `url` at which to dial it: add one"),
-            Mode::Passive if !listens => ("passive", "and nobody can come in: add a [listen] section"),
-            Mode::Active | Mode::Passive | Mode::Both => return Ok(()),
-        };
-        let name = self.name.clone().unwrap_or_else(|| "without a name".to_owned());
-        Err(SettingsError::NeverThere(name, mode, why))
-    }
-
-    /// Returns its key.
-    ///
-    /// # Errors
-    /// It has none, or two.
-    pub fn key(&self) -> Result<PublicKey, SettingsError> {
-        match (self.key, self.url.as_ref().map(|url| url.url.key)) {
-            (Some(key), Some(Some(other))) if key != other => Err(SettingsError::TwoKeys(key)),
-            (Some(key), _) | (None, Some(Some(key))) => Ok(key),
-            (None, _) => Err(SettingsError::NoKey),
-        }
-    }
-}
-
 impl Settings {
     /// Returns the peer that flows go to if no rule names one: the first that is dialled, or the first.
     pub fn first(&self) -> Option<&PeerSettings> {
         self.peers.iter().find(|peer| peer.dials().is_some()).or(self.peers.first())
+    }
+
+    /// Returns the key of that peer.
+    pub(crate) fn first_key(&self) -> Option<PublicKey> {
+        self.first().and_then(|peer| peer.key().ok())
+    }
+
+    /// Returns the keys of all peers.
+    pub(crate) fn keys_of_all(&self) -> BTreeSet<PublicKey> {
+        self.peers.iter().filter_map(|peer| peer.key().ok()).collect()
+    }
+
+    /// Returns the settings of the peer with this key.
+    pub(crate) fn peer(&self, key: &PublicKey) -> Option<&PeerSettings> {
+        self.peers.iter().find(|peer| peer.key().is_ok_and(|known| known == *key))
     }
 
     /// Returns the keys of all peers that are let in.
@@ -265,19 +176,15 @@ impl Settings {
 
     /// Returns the sections that differ beyond what can change while the proxy runs.
     pub(crate) fn differences(&self, other: &Self) -> Vec<&'static str> {
-        let without_permits = |settings: &Self| {
+        let without_live = |settings: &Self| {
             let mut plain = settings.clone();
             plain.rules.clear();
-            for peer in &mut plain.peers {
-                peer.may_open.clear();
-                peer.proxy_protocol.clear();
-            }
+            plain.peers.clear();
             // Settings can always be written.
             serde_json::to_value(plain).unwrap_or_default()
         };
-        let (ours, theirs) = (without_permits(self), without_permits(other));
-        let sections =
-            ["in", "peer", "listen", "dictionaries", "multicast", "limits", "transport", "service"];
+        let (ours, theirs) = (without_live(self), without_live(other));
+        let sections = ["in", "listen", "dictionaries", "multicast", "limits", "transport", "service"];
         sections.into_iter().filter(|section| ours.get(section) != theirs.get(section)).collect()
     }
 

@@ -340,9 +340,11 @@ async fn regression_a_program_that_gives_up_before_the_answer_costs_nothing_more
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn regression_rules_reset_a_flow_that_waits_to_agree_on_compression() {
-    let (mut proxy, _ends, _mocket, mut program, mut stream) = waiting_forward(RULE).await;
-    let text = "[[rule]]\nname = 'no'\naction = 'reject'\nexisting = true\n";
-    let said = proxy.reload(&whimbrel_service::parse_config("x.toml", text).unwrap());
+    let (mut proxy, [_near, far], _mocket, mut program, mut stream) = waiting_forward(RULE).await;
+    let url = format!("whimbrel://{}@{}", far.public_key(), far.local_addr().unwrap());
+    let text =
+        format!("[[peer]]\nurl = '{url}'\n[[rule]]\nname = 'no'\naction = 'reject'\nexisting = true\n");
+    let said = proxy.reload(&whimbrel_service::parse_config("x.toml", &text).unwrap());
     assert!(said.starts_with("rules changed"), "{said}");
     assert_eq!(stopped(&mut stream).await, codes::RULE);
     let ended = within(program.read(&mut [0; 9])).await.map_err(|error| error.kind());

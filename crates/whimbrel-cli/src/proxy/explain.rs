@@ -74,8 +74,12 @@ impl ExplainCommand {
             print_line(format_args!("{what} while {}: rule {number}, `{name}`", conditions.join(" and ")))?;
         }
         if self.protocol == Protocol::Icmp && decision.rule.is_none() {
+            let what = match settings.ways_in.tun {
+                Some(_) => "not answered, if it comes into the TUN interface",
+                None => "left alone",
+            };
             return print_line(format_args!(
-                "left alone: no rule matches, and only one with protocol = \"icmp\" could"
+                "{what}: no rule matches, and only one with protocol = \"icmp\" could"
             ));
         }
         let why = match &decision.rule {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use whimbrel::{Config, Endpoint};
+use whimbrel_proxy::intercept::tun::{Stack, TunSettings};
 use whimbrel_proxy::protocol::PROTOCOL;
 use whimbrel_proxy::upgrade::Parcel;
 use whimbrel_proxy::{Connector, PeerUrl, Proxy, ProxyStatus, Settings, TcpConnector};
@@ -34,9 +35,8 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// How often it is tried again.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Its interface belongs to its process.
-const NOT_REPLACED: &str =
-    "a proxy with [in.tun] cannot be replaced while it runs: stop it, and start the other without --replace";
+/// Programs' connections belong to its process.
+const NOT_REPLACED: &str = "a proxy with `stack = \"userspace\"` in [in.tun] cannot be replaced while it runs: stop it, and start the other without --replace";
 
 /// A TCP connection belongs to its process, with what it has on the way.
 const TCP_NOT_REPLACED: &str = "a proxy with a session over TCP cannot be replaced while it runs: stop it, and start the other without --replace";
@@ -74,7 +74,8 @@ impl RunCommand {
     async fn serve(self) -> anyhow::Result<()> {
         let settings = self.sources.read()?;
         raise_file_limit(&settings);
-        if self.replace && settings.ways_in.tun.is_some() {
+        let keeps = |tun: &TunSettings| tun.stack == Stack::Userspace;
+        if self.replace && settings.ways_in.tun.as_ref().is_some_and(keeps) {
             return Err(Misused(NOT_REPLACED.to_owned()).into());
         }
         if self.replace && settings.uses_tcp() {
@@ -151,6 +152,7 @@ impl RunCommand {
         let service = monitor::start("proxy", &settings.service, file, &endpoint, more).await?;
         let mut proxy = Proxy::prepare(settings, &endpoint, service.activity(), note, parcel).await?;
         proxy.set_tcp(tcp);
+        proxy.set_paths(self.sources.transport.paths.paths()?);
         proxy.register(service.metrics());
         drop(status.set(proxy.status()));
         if let Some(url) = listening {
@@ -171,7 +173,7 @@ impl RunCommand {
                     monitor::answer(service, asked, reloaded);
                 }
                 // The other process is told by the end of the connection.
-                Command::HandOver(_) if proxy.keeps_interface() => {
+                Command::HandOver(_) if proxy.keeps_connections() => {
                     note(format_args!("nothing is handed over: {NOT_REPLACED}"));
                 }
                 Command::HandOver(_) if proxy.uses_tcp() => {

@@ -127,6 +127,30 @@ impl Link {
         }
     }
 
+    /// Returns whether a stream is open, of either end.
+    pub(crate) fn has_streams(&self) -> bool {
+        match self {
+            Self::Whimbrel(mocket) => !mocket.byte_streams().is_empty(),
+            Self::Tcp(link) => link.has_streams(),
+        }
+    }
+
+    /// Ends the link once everything was sent, and waits for that.
+    pub(crate) async fn close(&self, why: &str) {
+        match self {
+            Self::Whimbrel(mocket) => drop(mocket.close(0, why).await),
+            Self::Tcp(link) => link.close(why).await,
+        }
+    }
+
+    /// Ends the link at once.
+    pub(crate) fn abort(&self, why: &str) {
+        match self {
+            Self::Whimbrel(mocket) => mocket.abort(0, why),
+            Self::Tcp(link) => link.abort(why),
+        }
+    }
+
     /// Waits until the link is over, and returns why.
     pub(crate) async fn closed(&self) -> LinkEnd {
         match self {

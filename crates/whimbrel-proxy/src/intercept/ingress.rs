@@ -6,20 +6,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::mpsc;
+use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::accept::Places;
 use super::dns::Answers;
 use super::interface::Interfaces;
 use super::ruling::Ruling;
+use super::tun::Claim;
 use crate::News;
 use crate::compress::Dictionary;
 use crate::policy::{Action, Decision, Dscp, Key, Origin, Protocol, Rule, Rules, WayIn};
 use crate::protocol::{Compression, Manner, Opening, Target};
 use crate::relay::{
-    DirectFlow, EchoReply, FlowRecord, FlowState, Flows, GONE_AFTER, Limits, Opened, Peer, Refused, Session,
-    Socket, Steering, Unpacked, cap_of,
+    DirectFlow, FlowRecord, FlowState, Flows, GONE_AFTER, Limits, Opened, Peer, Peers, Refused, Roster,
+    Session, SessionContext, Socket, Steering, Unpacked, cap_of,
 };
 
 /// How long a program waits for an absent peer.
@@ -33,9 +34,9 @@ pub struct Ingress(Arc<Inner>, Origin);
 
 #[derive(Debug)]
 struct Inner {
-    peers: BTreeMap<Arc<str>, Peer>,
-    /// The peer of flows for which no rule names one.
-    first: Peer,
+    roster: Roster,
+    /// What all peers share, and whom it concerns that no peer does.
+    context: Arc<SessionContext>,
     ruling: Ruling,
     interfaces: Interfaces,
     answers: Answers,
@@ -54,19 +55,13 @@ pub(super) enum Way {
 }
 
 impl Ingress {
-    /// Flows go to `first`, or to one of `peers` that a rule names.
-    pub fn new(
-        first: Peer,
-        peers: impl IntoIterator<Item = Peer>,
-        rules: Rules,
-        limits: Arc<Limits>,
-        flows: Flows,
-    ) -> Self {
-        let peers = peers.into_iter().map(|peer| (Arc::clone(&peer.context().peer), peer)).collect();
-        let ruling = Ruling::new(Arc::clone(&first.context().peer), rules);
+    /// Flows go to the peers of this roster, as `rules` say. None: it has no peer for those of which rules say nothing.
+    pub fn new(roster: Roster, rules: Rules, limits: Arc<Limits>, flows: Flows) -> Option<Self> {
+        let context = Arc::clone(roster.now().first()?.context());
+        let ruling = Ruling::new(Arc::clone(&context.peer), rules);
         let (interfaces, answers, places) = (Interfaces::default(), Answers::default(), Places::new());
-        let inner = Inner { peers, first, ruling, interfaces, answers, places, limits, flows };
-        Self(Arc::new(inner), Origin::default())
+        let inner = Inner { roster, context, ruling, interfaces, answers, places, limits, flows };
+        Some(Self(Arc::new(inner), Origin::default()))
     }
 
     /// The same for flows that come in by this way.
@@ -93,9 +88,10 @@ impl Ingress {
         Key { protocol, target, source, origin }
     }
 
-    /// Sets the rules.
+    /// Sets the rules. What they say of no peer is of the first one that there is now.
     pub fn set_rules(&self, rules: Rules) {
-        self.0.ruling.set(rules);
+        let first = self.0.roster.now().first().map(|first| Arc::clone(&first.context().peer));
+        self.0.ruling.set(first, rules);
     }
 
     pub(super) fn rules(&self) -> Arc<Rules> {
@@ -109,8 +105,9 @@ impl Ingress {
         let mut replaced: BTreeMap<Arc<str>, Arc<str>> = BTreeMap::new();
         loop {
             ticks.tick().await;
+            let peers = self.0.roster.now();
             for name in self.0.ruling.peers() {
-                let Some(peer) = self.0.peers.get(&name) else { continue };
+                let Some(peer) = peers.named(&name) else { continue };
                 let network = peer.network();
                 for (condition, holds) in self.0.ruling.sample(&name, &network, SAMPLE) {
                     let fields = serde_json::json!({ "condition": condition.to_string(), "holds": holds });
@@ -118,8 +115,10 @@ impl Ingress {
                     tell(News::Condition(Arc::clone(&name), condition, holds));
                 }
             }
-            for (name, peer) in &self.0.peers {
-                let now = self.standby(peer).map(|standby| Arc::clone(&standby.context().peer));
+            replaced.retain(|name, _| peers.named(name).is_some());
+            for (_, peer) in peers.all() {
+                let name = &peer.context().peer;
+                let now = peers.standby(peer).map(|standby| Arc::clone(&standby.context().peer));
                 let before = match &now {
                     Some(standby) => replaced.insert(Arc::clone(name), Arc::clone(standby)),
                     None => replaced.remove(name),
@@ -141,8 +140,9 @@ impl Ingress {
         self.0.places.are_taken()
     }
 
-    /// Goes on with a flow that was opened here, in another process. A carried one is of this session.
-    pub(crate) fn go_on(&self, flow: Unpacked, carried: Option<(&Session, &Peer)>) {
+    /// Goes on with a flow that was opened here, in another process. A carried one is of this session, and one that came by a
+    /// TUN interface has a claim.
+    pub(crate) fn go_on(&self, flow: Unpacked, carried: Option<(&Session, &Peer)>, claim: Option<Claim>) {
         let (target, source) = flow.ends();
         let Ok(target) = target.parse() else { return };
         let source = source.unwrap_or_else(|| ([0, 0, 0, 0], 0).into());
@@ -153,10 +153,10 @@ impl Ingress {
         let reached = carried.map(|(session, _)| session.reached());
         let (decision, is_carried) = (Box::default(), carried.is_some());
         let steering = Steering::Rules { rules, key, decision, is_carried, reached };
-        let context = Arc::clone(carried.map_or(&self.0.first, |(_, peer)| peer).context());
+        let context = Arc::clone(carried.map_or(&self.0.context, |(_, peer)| peer.context()));
         let limits = Arc::clone(&self.0.limits);
         tokio::spawn(async move {
-            let record = flow.record();
+            let (record, _claim) = (flow.record(), claim);
             match flow.run(&limits, steering).await {
                 Ok(Some(ended)) => context.note_ended(&record, ended),
                 Ok(None) => {}
@@ -165,10 +165,10 @@ impl Ingress {
         });
     }
 
-    /// Returns a queue of each peer for what belongs to ICMP echo, so that none fills another's.
-    #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only TPROXY carries ICMP echo"))]
-    pub(super) fn echoes(&self) -> Vec<mpsc::Receiver<EchoReply>> {
-        self.0.peers.values().map(|peer| peer.programs().echoes()).collect()
+    /// Follows the peers as they come and go.
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only interception carries ICMP echo"))]
+    pub(super) fn follow_peers(&self) -> watch::Receiver<Arc<Peers>> {
+        self.0.roster.follow()
     }
 
     /// The answers to questions for names that were heard.
@@ -185,37 +185,33 @@ impl Ingress {
     }
 
     /// Returns the peer that flows of a decision go to now: the one that it names, or a standby while that cannot be
-    /// reached.
-    pub(super) fn peer(&self, decision: &Decision) -> &Peer {
-        let named = decision.peer.as_ref().and_then(|name| self.0.peers.get(name.as_str()));
-        debug_assert!(decision.peer.is_none() || named.is_some(), "a rule names a peer that is not there");
-        let wanted = named.unwrap_or(&self.0.first);
-        self.standby(wanted).unwrap_or(wanted)
+    /// reached. None: it was taken out of the file.
+    pub(super) fn peer(&self, decision: &Decision) -> Option<Peer> {
+        let peers = self.0.roster.now();
+        let wanted = match &decision.peer {
+            Some(name) => peers.named(name),
+            None => peers.first(),
+        }?;
+        Some(peers.standby(wanted).unwrap_or(wanted).clone())
     }
 
     /// Waits until flows of a decision go to another peer than this one.
     async fn replaced(&self, decision: &Decision, peer: &Peer) {
-        while Arc::ptr_eq(self.peer(decision).context(), peer.context()) {
-            tokio::time::sleep(GONE_AFTER).await;
-        }
-    }
-
-    /// Returns the standby for a peer that cannot be reached. The settings were checked, so it exists.
-    fn standby<'a>(&'a self, wanted: &'a Peer) -> Option<&'a Peer> {
-        let mut peer = wanted;
-        // Each is looked at once, even if they stand by for one another.
-        for _ in 0..self.0.peers.len() {
-            if peer.is_usable() {
-                return (!Arc::ptr_eq(peer.context(), wanted.context())).then_some(peer);
+        loop {
+            let goes_on = self.peer(decision).is_some_and(|now| now.is(peer));
+            if !goes_on {
+                return;
             }
-            peer = self.0.peers.get(peer.standby()?)?;
+            tokio::select! {
+                () = tokio::time::sleep(GONE_AFTER) => {}
+                () = peer.gone() => return,
+            }
         }
-        None
     }
 
     /// Returns how a decision wants a flow to be sent.
     pub(super) fn manner(&self, decision: &Decision) -> Manner {
-        let dictionaries = &self.0.first.context().dictionaries;
+        let dictionaries = &self.0.context.dictionaries;
         let id = |name: &String| dictionaries.named(name).map(Dictionary::id);
         let dictionary = decision.dictionary.as_ref().and_then(id);
         let compression = decision.compression.map(|method| Compression { method, dictionary, plain: 0 });
@@ -232,13 +228,13 @@ impl Ingress {
     /// Returns the name of a dictionary that these rules name and that is not there.
     pub(crate) fn lacks_dictionary<'a>(&self, rules: &'a [Rule]) -> Option<&'a str> {
         let mut names = rules.iter().filter_map(|rule| rule.dictionary.as_deref());
-        names.find(|name| self.0.first.context().dictionaries.named(name).is_none())
+        names.find(|name| self.0.context.dictionaries.named(name).is_none())
     }
 
     /// Returns the name of a peer that these rules name and that is not there.
     pub(crate) fn lacks<'a>(&self, rules: &'a [Rule]) -> Option<&'a str> {
-        let names = rules.iter().filter_map(|rule| rule.peer.as_deref());
-        names.into_iter().find(|name| !self.0.peers.contains_key(*name))
+        let (peers, names) = (self.0.roster.now(), rules.iter().filter_map(|rule| rule.peer.as_deref()));
+        names.into_iter().find(|name| peers.named(name).is_none())
     }
 
     /// Opens a flow as the rules say, and waits for its peer if that is absent. `first` was read from the program
@@ -289,7 +285,7 @@ impl Ingress {
         let moves = async {
             loop {
                 reached.lost(GONE_AFTER).await;
-                if first.is_empty() && self.standby(peer).is_some() {
+                if first.is_empty() && self.0.roster.now().standby(peer).is_some() {
                     return;
                 }
                 tokio::time::sleep(GONE_AFTER).await;
@@ -307,7 +303,7 @@ impl Ingress {
     pub(super) async fn carry(&self, target: &Target, source: SocketAddr, program: impl Into<Socket>) {
         // It is reset when it is closed, unless the flow finishes it.
         let program = program.into();
-        let begun = if self.0.peers.values().any(|peer| peer.standby().is_some()) {
+        let begun = if self.0.roster.now().all().any(|(_, peer)| peer.standby().is_some()) {
             self.open(target, source, Bytes::new(), program.was_reset()).await.map(|(way, _)| way)
         } else {
             let begun = tokio::select! {
@@ -329,10 +325,11 @@ impl Ingress {
         let mut deadline = Instant::now() + PATIENCE;
         loop {
             let decision = rules.borrow_and_update().decide(&key);
-            let peer = self.peer(&decision).clone();
-            let name = match decision.action {
-                Action::Direct => "direct".into(),
-                _ => Arc::clone(&peer.context().peer),
+            let peer = self.peer(&decision);
+            let name = match (decision.action, &peer) {
+                (Action::Direct, _) => "direct".into(),
+                (_, Some(peer)) => Arc::clone(&peer.context().peer),
+                (_, None) => "".into(),
             };
             let record = FlowRecord::new(Protocol::Tcp, name)
                 .to(target)
@@ -344,9 +341,10 @@ impl Ingress {
             self.log(&decision, &key);
             match decision.action {
                 Action::Carry => {
+                    let peer = peer.ok_or(Refused::NoSession)?;
                     let session = tokio::select! {
                         session = peer.session_within(deadline - Instant::now()) => session,
-                        // Its standby has come.
+                        // Its standby has come, or it was taken out of the file.
                         () = self.replaced(&decision, &peer) => continue,
                     };
                     let session = session.ok_or(Refused::NoSession)?;
@@ -362,7 +360,7 @@ impl Ingress {
                     return Ok(Way::Carried(Box::new(opened), steering, peer));
                 }
                 Action::Direct => {
-                    let mark = self.0.first.context().mark;
+                    let mark = self.0.context.mark;
                     let flow = DirectFlow::open(target, source, running, &self.0.limits, mark).await?;
                     let decision = Box::new(decision);
                     let steering = Steering::Rules { rules, key, decision, is_carried: false, reached: None };
@@ -398,7 +396,7 @@ impl Ingress {
             Way::Direct(flow, steering) => {
                 let record = flow.record();
                 if let Some(ended) = flow.run(program, limits, steering).await {
-                    self.0.first.context().note_ended(&record, ended);
+                    self.0.context.note_ended(&record, ended);
                 }
             }
         }
@@ -409,7 +407,7 @@ impl Ingress {
         let Some((_, rule)) = decision.rule.as_ref().filter(|_| decision.log) else { return };
         self.0.flows.log(rule);
         let Key { protocol, target, source, origin } = key;
-        self.0.first.context().note(
+        self.0.context.note(
             "rule matched",
             serde_json::json!({
                 "protocol": protocol, "target": target.to_string(), "program": source, "rule": rule,
@@ -420,7 +418,7 @@ impl Ingress {
 
     fn note_refused(&self, target: &Target, source: SocketAddr, why: Refused) {
         self.0.flows.count_refused(why);
-        self.0.first.context().note(
+        self.0.context.note(
             "flow refused",
             serde_json::json!({
                 "protocol": "tcp", "by_peer": false, "target": target.to_string(), "program": source,

@@ -3,6 +3,8 @@
 
 mod accept;
 mod dns;
+#[cfg(target_os = "linux")]
+mod echo;
 mod forward;
 mod http_connect;
 mod ingress;

@@ -57,12 +57,13 @@ impl UdpProgram {
             return (decision.action, 0);
         }
         let (program, replies) = (self.address, &self.replies);
-        let peer = self.ingress.peer(&decision);
+        let Some(peer) = self.ingress.peer(&decision) else { return (Action::Carry, 0) };
         let name = Arc::clone(&peer.context().peer);
-        let (peer, _) = self
-            .peers
-            .entry(name)
-            .or_insert_with(|| (peer.clone(), peer.programs().add(program, replies.clone())));
+        // There may be another one of its name by now.
+        if self.peers.get(&name).is_none_or(|(known, _)| !known.is(&peer)) {
+            let added = peer.programs().add(program, replies.clone());
+            self.peers.insert(Arc::clone(&name), (peer.clone(), added));
+        }
         if decision.dns == Dns::Cache && remote.port == PORT {
             let name = &peer.context().peer;
             let answer = self.questions.ask(self.ingress.answers(), (&decision, name), &remote, payload);
@@ -87,7 +88,8 @@ impl UdpProgram {
     pub(super) fn may_answer(&mut self, reply: &Reply) -> bool {
         let ingress = &self.ingress;
         let goes = |decision: &Decision| {
-            decision.action == Action::Carry && ingress.peer(decision).context().peer == reply.peer
+            let peer = ingress.peer(decision).filter(|_| decision.action == Action::Carry);
+            peer.is_some_and(|peer| peer.context().peer == reply.peer)
         };
         let may = match self.remotes.get(&reply.from) {
             Some(known) => known.iter().any(|(_, decision)| goes(decision)),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::settings::{MulticastError, MulticastSettings};
 use crate::protocol::Instance;
-use crate::relay::{Mark, Peer};
+use crate::relay::{Mark, Roster};
 
 /// Multicast, which there is on Linux only.
 #[derive(Debug)]
@@ -17,7 +17,7 @@ impl Multicast {
         Err(MulticastError::NotLinux)
     }
 
-    pub(crate) fn carry(self: &Arc<Self>, _: &[Peer]) -> Result<Ready<()>, MulticastError> {
+    pub(crate) fn carry(self: &Arc<Self>, _: &Roster) -> Result<Ready<()>, MulticastError> {
         match **self {}
     }
 

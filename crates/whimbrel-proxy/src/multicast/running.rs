@@ -15,7 +15,7 @@ use super::senders::Senders;
 use super::settings::{MulticastError, MulticastSettings};
 use super::sockets::join;
 use crate::protocol::{Announcement, Instance, Manner};
-use crate::relay::{Allowance, Mark, Peer};
+use crate::relay::{Allowance, Mark, Peer, Roster};
 
 /// How often the addresses of links are looked at.
 const LOOK: Duration = Duration::from_secs(5);
@@ -74,18 +74,14 @@ impl Multicast {
         Ok(Arc::new(Self { settings, instance: Instance(instance), state }))
     }
 
-    /// Returns what carries groups to these peers, for ever.
+    /// Returns what carries groups to the peers of this roster, for ever.
     ///
     /// # Errors
     /// A group cannot be joined.
     pub(crate) fn carry(
         self: &Arc<Self>,
-        peers: &[Peer],
+        roster: &Roster,
     ) -> Result<impl Future<Output = ()> + Send + use<>, MulticastError> {
-        let wanted = &self.settings.peers;
-        let gets =
-            |peer: &&Peer| wanted.is_empty() || wanted.iter().any(|name| **name == *peer.context().peer);
-        let peers: Arc<[Peer]> = peers.iter().filter(gets).cloned().collect();
         let mut all = Vec::new();
         for link in &self.lock().links {
             for group in &self.settings.groups {
@@ -95,11 +91,11 @@ impl Multicast {
                 all.push(Joined { socket: joined.map_err(failed)?, group: *group, link: link.index });
             }
         }
-        let this = Arc::clone(self);
+        let (this, roster) = (Arc::clone(self), roster.clone());
         Ok(async move {
             let (mut tasks, mut look) = (JoinSet::new(), interval(LOOK));
             for joined in all {
-                tasks.spawn(Arc::clone(&this).hear(joined, Arc::clone(&peers)));
+                tasks.spawn(Arc::clone(&this).hear(joined, roster.clone()));
             }
             loop {
                 look.tick().await;
@@ -108,21 +104,21 @@ impl Multicast {
         })
     }
 
-    async fn hear(self: Arc<Self>, joined: Joined, peers: Arc<[Peer]>) {
+    async fn hear(self: Arc<Self>, joined: Joined, roster: Roster) {
         let mut buffer = vec![0; LARGEST];
         loop {
             match joined.socket.recv_from(&mut buffer).await {
                 Ok((length, from)) => {
                     // Messages between proxies have no scope of a link.
                     let from = SocketAddr::new(from.ip(), from.port());
-                    self.on_heard(&joined, from, &buffer[..length], &peers);
+                    self.on_heard(&joined, from, &buffer[..length], &roster);
                 }
                 Err(_) => sleep(PAUSE).await,
             }
         }
     }
 
-    fn on_heard(&self, joined: &Joined, source: SocketAddr, payload: &[u8], peers: &[Peer]) {
+    fn on_heard(&self, joined: &Joined, source: SocketAddr, payload: &[u8], roster: &Roster) {
         let now = Instant::now();
         let carries = {
             let mut state = self.lock();
@@ -139,7 +135,10 @@ impl Multicast {
         }
         let manner = Manner::default();
         let announcement = Announcement::of_group(source, joined.group.into(), self.instance, manner);
-        for session in peers.iter().filter_map(Peer::session) {
+        let (wanted, peers) = (&self.settings.peers, roster.now());
+        let gets =
+            |peer: &&Peer| wanted.is_empty() || wanted.iter().any(|name| **name == *peer.context().peer);
+        for session in peers.all().map(|(_, peer)| peer).filter(gets).filter_map(Peer::session) {
             session.outgoing().send(&announcement, manner, Bytes::copy_from_slice(payload));
         }
     }

@@ -4,7 +4,10 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
+use ipnet::IpNet;
+
 use super::pattern::{InvalidPattern, Pattern};
+use super::special::is_special;
 use crate::protocol::Host;
 
 /// Targets that a peer may open.
@@ -29,18 +32,37 @@ pub enum InvalidPermit {
 pub struct Permits {
     all: Vec<Permit>,
     introduced: Vec<Pattern>,
+    sources: Vec<IpNet>,
 }
 
 impl Permits {
     /// Permits these.
     pub fn new(permits: impl IntoIterator<Item = Permit>) -> Self {
-        Self { all: permits.into_iter().collect(), introduced: Vec::new() }
+        Self { all: permits.into_iter().collect(), introduced: Vec::new(), sources: Vec::new() }
     }
 
     /// The same, where these targets learn whose connection it is, by the PROXY protocol.
     #[must_use]
     pub fn introducing(self, targets: impl IntoIterator<Item = Pattern>) -> Self {
         Self { introduced: targets.into_iter().collect(), ..self }
+    }
+
+    /// The same, where connections and datagrams of programs in these networks are in their names.
+    #[must_use]
+    pub fn speaking_for(self, sources: impl IntoIterator<Item = IpNet>) -> Self {
+        Self { sources: sources.into_iter().collect(), ..self }
+    }
+
+    /// Returns whether the peer may speak for anybody.
+    pub fn speaks(&self) -> bool {
+        !self.sources.is_empty()
+    }
+
+    /// Returns whether the peer may speak for a program with this address: not for a host itself, its link or a group, whatever
+    /// the networks say.
+    pub fn speaks_for(&self, ip: IpAddr) -> bool {
+        let ip = ip.to_canonical();
+        !is_special(ip) && self.sources.iter().any(|network| network.contains(&ip))
     }
 
     /// Returns whether a target, by this address, learns whose connection it is.

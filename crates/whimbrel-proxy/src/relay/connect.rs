@@ -8,7 +8,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
 use super::limits::Limits;
-use super::mark::{Mark, connect_marked};
+use super::mark::{Mark, connect_as};
 use super::session::SessionContext;
 use crate::policy::{Permits, Protocol};
 use crate::protocol::{Host, Outcome, Target};
@@ -41,8 +41,12 @@ async fn addresses(target: &Target, allowed: impl Fn(IpAddr) -> bool) -> Result<
     if allowed.is_empty() { Err(Outcome::Denied) } else { Ok(allowed) }
 }
 
-/// Connects to a target on behalf of a peer.
-pub(super) async fn connect_for(target: &Target, context: &SessionContext) -> Result<TcpStream, Outcome> {
+/// Connects to a target on behalf of a peer's program, and in its name if the peer may speak for it.
+pub(super) async fn connect_for(
+    target: &Target,
+    program: Option<SocketAddr>,
+    context: &SessionContext,
+) -> Result<TcpStream, Outcome> {
     let permits = context.permits();
     if !permits.may_look_up(target.port) {
         return Err(Outcome::Denied);
@@ -56,13 +60,16 @@ pub(super) async fn connect_for(target: &Target, context: &SessionContext) -> Re
         Host::Name(_) => Some(&*context.shares.look_ups),
         Host::Ip(_) => None,
     };
-    connect(target, allowed, turn, &context.limits, context.mark).await
+    let source = |target: IpAddr| context.speaks_as(program, target);
+    connect(target, allowed, source, turn, &context.limits, context.mark).await
 }
 
-/// Connects to an address of a target that is allowed. A name waits for its turn among `look_ups`.
+/// Connects to an address of a target that is allowed, in the name of what `source` says. A name waits for its turn among
+/// `look_ups`.
 pub(super) async fn connect(
     target: &Target,
     allowed: impl Fn(IpAddr) -> bool,
+    source: impl Fn(IpAddr) -> Option<SocketAddr>,
     look_ups: Option<&Semaphore>,
     limits: &Limits,
     mark: Mark,
@@ -82,7 +89,7 @@ pub(super) async fn connect(
         // Each address gets its share of the time that is left.
         let now = Instant::now();
         let share = deadline.saturating_duration_since(now) / (tried.len() - at) as u32;
-        match timeout_at(now + share, connect_marked(*address, mark)).await {
+        match timeout_at(now + share, connect_as(source(address.ip()), *address, mark)).await {
             Ok(Ok(tcp)) => return Ok(tcp),
             Ok(Err(error)) => outcome = outcome_of(&error),
             Err(_) => outcome = Outcome::TimedOut,

@@ -90,7 +90,7 @@ impl DirectFlow {
         // A program on this host could connect by itself. One on another host reaches this host's own services only
         // where it could, too.
         let is_here = source.ip().to_canonical().is_loopback();
-        let tcp = connect(target, |ip| is_here || !is_special(ip), None, limits, mark)
+        let tcp = connect(target, |ip| is_here || !is_special(ip), |_| None, None, limits, mark)
             .await
             .map_err(Refused::Direct)?;
         Ok(Self { tcp, running })

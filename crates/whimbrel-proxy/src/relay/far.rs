@@ -110,7 +110,7 @@ impl FarEnd {
         let running = context.flows.add(record, context.limits.max_flows).ok_or(Outcome::Limit)?;
         let connected = async {
             let _turn = context.shares.connecting.acquire().await.map_err(|_| Outcome::Failed)?;
-            connect_for(&opening.target, context).await
+            connect_for(&opening.target, opening.source, context).await
         };
         let connected = tokio::select! {
             connected = connected => connected,

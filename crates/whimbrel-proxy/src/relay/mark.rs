@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 
 use tokio::net::{TcpSocket, TcpStream};
 
+use super::speaking::bind_tcp;
+
 /// The mark of sockets, if they have any.
 pub(crate) type Mark = Option<u32>;
 
@@ -22,7 +24,24 @@ pub(crate) fn set_mark<S>(_: &S, _: Mark) -> io::Result<()> {
 
 /// Connects with this mark.
 pub(crate) async fn connect_marked(address: SocketAddr, mark: Mark) -> io::Result<TcpStream> {
+    marked(address, mark)?.connect(address).await
+}
+
+/// Connects with this mark in the name of a program, or else in ours.
+pub(super) async fn connect_as(
+    source: Option<SocketAddr>,
+    address: SocketAddr,
+    mark: Mark,
+) -> io::Result<TcpStream> {
+    let socket = marked(address, mark)?;
+    if let Some(source) = source {
+        bind_tcp(&socket, source)?;
+    }
+    socket.connect(address).await
+}
+
+fn marked(address: SocketAddr, mark: Mark) -> io::Result<TcpSocket> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     set_mark(&socket, mark)?;
-    socket.connect(address).await
+    Ok(socket)
 }

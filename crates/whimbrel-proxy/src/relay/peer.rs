@@ -1,6 +1,5 @@
 //! A peer and its current session: dialled and dialled again, or waited for.
 
-use std::collections::BTreeSet;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,7 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
-use whimbrel::{CloseReason, ConnectError, Endpoint, LocalPath, PublicKey};
+use whimbrel::{CloseReason, ConnectError, Endpoint, LocalPath, Paths};
 
 use super::mark::Mark;
 use super::session::{Session, SessionContext};
@@ -22,6 +21,10 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// How long a peer is not dialled while its session is being resumed.
 const RESUMING: Duration = Duration::from_secs(60);
+/// How often it is looked at whether a session still has flows.
+const LOOK: Duration = Duration::from_secs(1);
+/// Why a session ends whose peer is none any more.
+pub(crate) const NO_PEER: &str = "its key is let in no more";
 /// After this time without a path that works, flows go to a standby.
 pub(crate) const GONE_AFTER: Duration = Duration::from_millis(500);
 
@@ -45,9 +48,11 @@ struct Inner {
     context: Arc<SessionContext>,
     programs: Arc<Programs>,
     /// The name of the peer that new flows go to while this one cannot be reached.
-    standby: Option<Arc<str>>,
-    /// The addresses of this host over which it is reached. Empty: all.
-    paths: Vec<LocalPath>,
+    standby: Mutex<Option<Arc<str>>>,
+    /// The paths over which it is reached. None: as the endpoint has them.
+    paths: watch::Sender<Option<Paths>>,
+    /// Whether it is a peer no more.
+    gone: watch::Sender<bool>,
     /// The sessions that live, the newest last.
     current: watch::Sender<(Vec<Arc<Session>>, PeerState)>,
 }
@@ -58,28 +63,33 @@ pub(crate) struct Dialler {
     pub(crate) endpoint: Endpoint,
     /// For peers that are dialled over TCP.
     pub(crate) keys: Option<tcp::Keys>,
-    pub(crate) kept_out: KeptOut,
     pub(crate) mark: Mark,
 }
 
-/// Keys that have no sessions over TCP any more. For those over Whimbrel, the endpoint knows by itself. Cheap to clone.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct KeptOut(Arc<Mutex<BTreeSet<PublicKey>>>);
+/// The end of dialling a peer at one URL, from the side that dials. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Halted(watch::Receiver<bool>);
 
-impl KeptOut {
-    pub(crate) fn set(&self, key: PublicKey, is_out: bool) {
-        let mut keys = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if is_out {
-            keys.insert(key)
-        } else {
-            keys.remove(&key)
-        };
+/// Ends dialling. Dropping it does not.
+#[derive(Debug)]
+pub(crate) struct Halt(watch::Sender<bool>);
+
+impl Halt {
+    pub(crate) fn new() -> (Self, Halted) {
+        let (send, halted) = watch::channel(false);
+        (Self(send), Halted(halted))
     }
 
-    fn check(&self, key: &PublicKey) -> Result<(), Option<String>> {
-        match self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(key) {
-            true => Err(Some("its key is let in no more".to_owned())),
-            false => Ok(()),
+    /// Nobody dials any more. A session that is there goes on.
+    pub(crate) fn set(&self) {
+        self.0.send_replace(true);
+    }
+}
+
+impl Halted {
+    async fn wait(&mut self) {
+        if self.0.wait_for(|halted| *halted).await.is_err() {
+            std::future::pending::<()>().await;
         }
     }
 }
@@ -97,10 +107,7 @@ impl Dialler {
                 let key = url.key.as_ref().ok_or_else(|| Some("the URL has no key".to_owned()))?;
                 let keys =
                     self.keys.as_ref().ok_or_else(|| Some("this proxy has no keys for TCP".to_owned()))?;
-                self.kept_out.check(key)?;
                 let dialled = tcp::dial(url, key, keys, self.mark).await;
-                // That took time, in which it may have been taken out.
-                self.kept_out.check(key)?;
                 dialled.map(Link::Tcp).map_err(|error| Some(error.to_string()))
             }
         }
@@ -112,8 +119,10 @@ impl Peer {
     pub fn new(context: SessionContext, standby: Option<&str>, paths: Vec<LocalPath>) -> Self {
         let (current, _) = watch::channel((Vec::new(), PeerState::Absent));
         let programs = Arc::new(Programs::new(&context.peer));
-        let standby = standby.map(Arc::from);
-        Self(Arc::new(Inner { context: Arc::new(context), programs, standby, paths, current }))
+        let standby = Mutex::new(standby.map(Arc::from));
+        let paths = Some(paths).filter(|paths| !paths.is_empty()).map(Paths::Only);
+        let (paths, gone) = (watch::channel(paths).0, watch::channel(false).0);
+        Self(Arc::new(Inner { context: Arc::new(context), programs, standby, paths, gone, current }))
     }
 
     /// Returns the context of all sessions with this peer.
@@ -122,8 +131,37 @@ impl Peer {
     }
 
     /// The name of its standby.
-    pub(crate) fn standby(&self) -> Option<&Arc<str>> {
-        self.0.standby.as_ref()
+    pub(crate) fn standby(&self) -> Option<Arc<str>> {
+        self.0.standby.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Sets its standby.
+    pub(crate) fn set_standby(&self, name: Option<&str>) {
+        *self.0.standby.lock().unwrap_or_else(PoisonError::into_inner) = name.map(Arc::from);
+    }
+
+    /// Sets the paths of its sessions, of those that there are and of later ones.
+    pub(crate) fn set_paths(&self, paths: Paths) {
+        self.0.paths.send_replace(Some(paths));
+    }
+
+    /// Returns whether both are the same peer, and not only of one name.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// It is a peer no more: its sessions end, and it gets none. Returns how many there were.
+    pub(crate) fn end(&self, why: &str) -> usize {
+        self.0.gone.send_replace(true);
+        let sessions = self.sessions();
+        sessions.iter().for_each(|session| session.link().abort(why));
+        sessions.len()
+    }
+
+    /// Waits until it is a peer no more.
+    pub(crate) async fn gone(&self) {
+        // The sender lives as long as this.
+        self.0.gone.subscribe().wait_for(|gone| *gone).await.ok();
     }
 
     /// The UDP programs at this end that use the peer.
@@ -167,11 +205,16 @@ impl Peer {
     /// Begins to use a session. [`Peer::serve`] must run.
     pub(crate) fn begin(&self, link: Link) -> Arc<Session> {
         let programs = Arc::clone(&self.0.programs);
-        let session = Session::new(link, Arc::clone(&self.0.context), programs, self.0.paths.clone());
+        let paths = self.0.paths.subscribe();
+        let session = Session::new(link, Arc::clone(&self.0.context), programs, paths);
         self.0.current.send_modify(|(sessions, state)| {
             sessions.push(Arc::clone(&session));
             *state = PeerState::Connected;
         });
+        // It may have begun just before.
+        if *self.0.gone.borrow() {
+            session.link().abort(NO_PEER);
+        }
         session
     }
 
@@ -201,12 +244,43 @@ impl Peer {
         }
     }
 
-    /// Dials the peer, and dials again whenever the session is over, until this end closes it. `tell` hears of each change.
-    pub(crate) async fn dial(&self, dialler: &Dialler, url: &PeerUrl, tell: impl Fn(&PeerState)) {
+    /// Ends a session once there is a newer one and no flow is left on this.
+    pub(crate) async fn supersede(&self, session: Arc<Session>) {
+        let mut watching = self.0.current.subscribe();
+        let newest =
+            |sessions: &[Arc<Session>]| sessions.last().is_none_or(|newest| Arc::ptr_eq(newest, &session));
+        let mut over = session.reached();
+        loop {
+            tokio::select! {
+                // The sender lives as long as this.
+                there = watching.wait_for(|(sessions, _)| !newest(sessions)) => drop(there),
+                () = over.over() => return,
+            }
+            if !session.link().has_streams() {
+                return session.link().close("the peer is reached elsewhere").await;
+            }
+            sleep(LOOK).await;
+        }
+    }
+
+    /// Dials the peer, and dials again whenever the session is over, until this end closes it or nobody is to dial any more.
+    /// `tell` hears of each change.
+    pub(crate) async fn dial(
+        &self,
+        dialler: &Dialler,
+        url: &PeerUrl,
+        mut halted: Halted,
+        tell: impl Fn(&PeerState),
+    ) {
         let mut pause = FIRST_PAUSE;
         loop {
             let began = Instant::now();
-            match dialler.dial(url).await {
+            let dialled = tokio::select! {
+                biased;
+                () = halted.wait() => return,
+                dialled = dialler.dial(url) => dialled,
+            };
+            match dialled {
                 Ok(link) => {
                     tell(&PeerState::Connected);
                     if self.attend(link).await.is_local {
@@ -226,7 +300,10 @@ impl Peer {
             // Who was connected for a while is dialled again at once.
             pause =
                 if began.elapsed() > LONGEST_PAUSE { FIRST_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
-            sleep(jittered(pause, RandomState::new().hash_one(pause))).await;
+            tokio::select! {
+                () = halted.wait() => return,
+                () = sleep(jittered(pause, RandomState::new().hash_one(pause))) => {}
+            }
         }
     }
 }

@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use tokio::sync::mpsc;
-use whimbrel::{LocalPath, Paths, StreamId};
+use tokio::sync::{mpsc, watch};
+use whimbrel::{Paths, StreamId};
 use whimbrel_service::ActivityLog;
 
 use super::bond::Bond;
@@ -172,8 +172,8 @@ pub struct Session {
     /// Addresses that were looked up, until the session is served.
     found: Mutex<Option<mpsc::Receiver<Found>>>,
     reach: Reach,
-    /// The addresses of this host that it uses. Empty: all.
-    paths: Vec<LocalPath>,
+    /// The paths that it uses. None: as the endpoint has them.
+    paths: watch::Receiver<Option<Paths>>,
 }
 
 impl Session {
@@ -182,7 +182,7 @@ impl Session {
         link: Link,
         context: Arc<SessionContext>,
         programs: Arc<Programs>,
-        paths: Vec<LocalPath>,
+        paths: watch::Receiver<Option<Paths>>,
     ) -> Arc<Self> {
         let codecs = Arc::new(Codecs::new(Arc::clone(&context)));
         let most = context.limits.max_udp_contexts;
@@ -298,7 +298,7 @@ impl Session {
         self.outgoing.tell_reliably(&Datagram::Capabilities(Capabilities::OURS));
         let mut watch = self.link.watch();
         let mut sweep = tokio::time::interval(std::time::Duration::from_secs(5));
-        let mut has_paths = self.paths.is_empty();
+        let (mut paths, mut has_paths) = (self.paths.clone(), false);
         loop {
             tokio::select! {
                 stream = self.link.accept_stream() => match stream {
@@ -316,6 +316,8 @@ impl Session {
                     true => self.reach.update(&self.link),
                     false => break,
                 },
+                // The peer lives as long as its sessions.
+                Ok(()) = paths.changed() => has_paths = self.uses_paths(),
                 Some(found) = look_ups.recv() => self.far_programs().on_found(found),
                 _ = sweep.tick() => {
                     self.far_programs().sweep();
@@ -328,10 +330,12 @@ impl Session {
         self.link.closed().await
     }
 
-    /// Has the session use its own addresses only. Returns whether they are there.
+    /// Has the session use the peer's paths. Returns whether their addresses are there.
     fn uses_paths(&self) -> bool {
-        let mocket = self.link.mocket();
-        mocket.is_none_or(|mocket| mocket.set_paths(Paths::Only(self.paths.clone())).is_ok())
+        let (Some(mocket), Some(paths)) = (self.link.mocket(), self.paths.borrow().clone()) else {
+            return true;
+        };
+        mocket.set_paths(paths).is_ok()
     }
 
     fn on_message(&self, payload: bytes::Bytes) {

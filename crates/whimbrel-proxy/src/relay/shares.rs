@@ -7,6 +7,7 @@ use tokio::sync::Semaphore;
 
 use super::allowance::Allowance;
 use super::limits::Limits;
+use super::speaking::Spoken;
 use crate::compress::Budget;
 
 /// Names that are looked up for one peer at the same time. The system looks up on threads that all peers share.
@@ -35,6 +36,8 @@ pub(super) struct Shares {
     sent_on: Mutex<Allowance>,
     /// The contexts for compression.
     pub(super) compression: Budget,
+    /// Sockets in the names of its programs.
+    pub(super) spoken: Spoken,
 }
 
 impl Shares {
@@ -49,6 +52,7 @@ impl Shares {
             echoes: Mutex::new(Allowance::new(ECHOES_PER_SECOND)),
             sent_on: Mutex::new(Allowance::new(SENT_ON_PER_SECOND)),
             compression: compression.of_peer(),
+            spoken: Spoken::default(),
         }
     }
 

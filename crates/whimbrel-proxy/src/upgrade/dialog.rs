@@ -57,6 +57,7 @@ impl Dialog {
         self.hear_end()?;
         // What is in the kernel is the other's, and stays there when this process ends.
         parcel.interception.iter().for_each(|interception| interception.own(false));
+        parcel.tun.iter().for_each(|tun| tun.own(false));
         Ok(())
     }
 

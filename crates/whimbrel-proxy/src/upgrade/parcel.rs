@@ -10,6 +10,7 @@ use whimbrel::PublicKey;
 
 use crate::flow::InHand;
 use crate::intercept::tproxy::Interception;
+use crate::intercept::tun::{Claim, TunInterception};
 use crate::policy::Origin;
 use crate::relay::{FlowRecord, Saved};
 
@@ -22,6 +23,8 @@ pub struct Parcel {
     pub(crate) listeners: Vec<(String, OwnedFd)>,
     /// Interception. It stays with the process that hands over until the other one goes on.
     pub(crate) interception: Option<Interception>,
+    /// The same by a TUN interface.
+    pub(crate) tun: Option<TunInterception>,
     pub(crate) sessions: Vec<SessionParcel>,
     pub(crate) flows: Vec<FlowParcel>,
 }
@@ -59,6 +62,8 @@ pub(crate) struct FlowParcel {
     pub(crate) other: OtherEnd,
     pub(crate) hand: InHand,
     pub(crate) note: FlowNote,
+    /// Its place in the process that goes on with it, if it came by a TUN interface. It is not handed over.
+    pub(crate) claim: Option<Claim>,
 }
 
 /// The other end of a flow.

@@ -16,10 +16,11 @@ use serde::{Deserialize, Serialize};
 use super::parcel::{FlowNote, FlowParcel, OtherEnd, Parcel, SessionNote, SessionParcel, UdpParts};
 use crate::flow::{Direction, InHand};
 use crate::intercept::tproxy::{Interception, InterceptionNote, InterceptionParts, TproxyError};
+use crate::intercept::tun::{TunError, TunInterception, TunNote, TunParts};
 use crate::relay::Saved;
 
 /// The version of what follows. Both processes must have the same.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 /// The longest note and the longest content of a piece. The other process is of the same user, but may be of another
 /// version.
 const LONGEST_NOTE: usize = 1 << 20;
@@ -48,6 +49,9 @@ pub enum HandOverError {
     /// Interception cannot be taken over.
     #[error(transparent)]
     Tproxy(#[from] TproxyError),
+    /// Interception cannot be taken over.
+    #[error(transparent)]
+    Tun(#[from] TunError),
 }
 
 /// The kind of a piece of the parcel.
@@ -65,6 +69,8 @@ enum Note {
     /// With the pipes and the process of `nft`. It belongs to the interception, as sockets for replies do.
     Table,
     Reply(SocketAddr),
+    /// With the files of the instance, the TUN and the listeners. Its content is the connections.
+    Tun(TunNote),
     /// Its content is the state.
     Session(SessionNote),
     /// A context of datagrams of the last session. Its content is the announcement.
@@ -113,6 +119,12 @@ pub(super) fn send(parcel: &Parcel, mut to: &UnixStream) -> Result<(), HandOverE
             put(&Note::Reply(*address), &[], &[file.as_fd()])?;
         }
     }
+    if let Some(tun) = &parcel.tun {
+        let TunParts { note, files, mappings } = tun.parts()?;
+        let files: Vec<_> = files.iter().map(AsFd::as_fd).collect();
+        let mappings = serde_json::to_vec(&mappings).map_err(io::Error::from)?;
+        put(&Note::Tun(note), &[&mappings], &files)?;
+    }
     for session in &parcel.sessions {
         put(&Note::Session(session.note.clone()), &[&session.state], &[])?;
         for context in &session.udp.contexts {
@@ -124,7 +136,7 @@ pub(super) fn send(parcel: &Parcel, mut to: &UnixStream) -> Result<(), HandOverE
         }
     }
     let none = Bytes::new();
-    for FlowParcel { program, other, hand, note } in &parcel.flows {
+    for FlowParcel { program, other, hand, note, .. } in &parcel.flows {
         let (stream, direct) = match other {
             OtherEnd::Stream(session, saved) => (Some((*session, saved.clone())), None),
             OtherEnd::Direct(file) => (None, Some(file.as_fd())),
@@ -184,6 +196,11 @@ pub(super) fn receive(mut from: &UnixStream) -> Result<Parcel, HandOverError> {
                 let parts = interception.as_mut().ok_or(HandOverError::Malformed)?;
                 parts.replies.push((address, files.next().ok_or(HandOverError::Malformed)?));
             }
+            Note::Tun(note) => {
+                let mappings = serde_json::from_slice(&content).map_err(|_| HandOverError::Malformed)?;
+                let parts = TunParts { note, files: files.collect(), mappings };
+                parcel.tun = Some(TunInterception::of(parts)?);
+            }
             Note::Session(note) => {
                 let udp = UdpParts::default();
                 parcel.sessions.push(SessionParcel { note, state: content.into(), udp });
@@ -220,7 +237,7 @@ pub(super) fn receive(mut from: &UnixStream) -> Result<Parcel, HandOverError> {
                     sent: hand.sent,
                     received: hand.received,
                 };
-                parcel.flows.push(FlowParcel { program, other, hand, note });
+                parcel.flows.push(FlowParcel { program, other, hand, note, claim: None });
             }
             Note::End => {
                 parcel.interception = interception.map(Interception::of).transpose()?;

@@ -196,6 +196,11 @@ impl TcpLink {
         drop(closed.wait_for(|closed| *closed).await);
     }
 
+    /// Returns whether a stream is open, of either end.
+    pub(crate) fn has_streams(&self) -> bool {
+        self.shared().mux().has_streams()
+    }
+
     /// Ends the link.
     pub(crate) fn abort(&self, why: &str) {
         self.shared().end(why, true);

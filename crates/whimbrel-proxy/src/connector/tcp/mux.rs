@@ -50,6 +50,11 @@ pub(super) enum Event {
 }
 
 impl Mux {
+    /// Returns whether a stream is open.
+    pub(super) fn has_streams(&self) -> bool {
+        !self.streams.is_empty()
+    }
+
     /// A link without streams.
     pub(super) fn new(is_dialler: bool) -> Self {
         let (next, next_of_peer) = if is_dialler { (0, 1) } else { (1, 0) };

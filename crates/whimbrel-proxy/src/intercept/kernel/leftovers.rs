@@ -46,21 +46,27 @@ fn remove_of(
     all: bool,
     found: &mut Leftovers,
 ) -> Result<(), KernelError> {
-    if tables.contains(&names.deliver_table()) || tables.contains(&names.hold_table()) {
-        routes::remove(names);
+    let has_any = |of: [u32; 2]| of.iter().any(|table| tables.contains(table));
+    if has_any(names.tables()) {
+        routes::remove(names.tables());
         found.removed += 1;
     }
     let kill_switch = names.kill_switch();
-    // Without `nft` there is none.
-    if Program::Nft.run(&format!("list table inet {kill_switch}"), "").is_err() {
+    // Without `nft` there is none of that kind.
+    let by_nft = Program::Nft.run(&format!("list table inet {kill_switch}"), "").is_ok();
+    let by_routes = has_any(names.kill_tables());
+    let switches = usize::from(by_nft) + usize::from(by_routes);
+    if !all {
+        found.kill_switches_left += switches;
         return Ok(());
     }
-    if all {
-        Program::Nft.run(&format!("delete table inet {kill_switch}"), "")?;
-        found.kill_switches_removed += 1;
-    } else {
-        found.kill_switches_left += 1;
+    if by_routes {
+        routes::remove(names.kill_tables());
     }
+    if by_nft {
+        Program::Nft.run(&format!("delete table inet {kill_switch}"), "")?;
+    }
+    found.kill_switches_removed += switches;
     Ok(())
 }
 
@@ -69,13 +75,12 @@ pub(in crate::intercept) fn remove_dead() -> Result<(), KernelError> {
     let tables = routes::tables()?;
     for number in 0..MOST_INSTANCES {
         let names = Names::new(number, 0);
-        let has_any = tables.contains(&names.deliver_table()) || tables.contains(&names.hold_table());
-        if !has_any {
+        if !names.tables().iter().any(|table| tables.contains(table)) {
             continue;
         }
         // It is held while its leftovers are taken away, so that nobody becomes it meanwhile.
         if let Some(_instance) = Instance::claim_number(number, 0)? {
-            routes::remove(names);
+            routes::remove(names.tables());
         }
     }
     Ok(())

@@ -90,6 +90,16 @@ impl Names {
     pub(in crate::intercept) fn hold_table(&self) -> u32 {
         self.deliver_table() + 1
     }
+
+    /// Both of these.
+    pub(in crate::intercept) fn tables(&self) -> [u32; 2] {
+        [self.deliver_table(), self.hold_table()]
+    }
+
+    /// Those of routes that stay when the process is killed. Their rules come after those of every instance.
+    pub(in crate::intercept) fn kill_tables(&self) -> [u32; 2] {
+        self.tables().map(|table| table + u32::from(MOST_INSTANCES) * 2)
+    }
 }
 
 #[cfg(test)]
@@ -106,6 +116,7 @@ mod tests {
         for names in &all {
             assert!(marks.insert(names.deliver()) && marks.insert(names.hold()), "{names:?}");
             assert!(tables.insert(names.deliver_table()) && tables.insert(names.hold_table()), "{names:?}");
+            assert!(names.kill_tables().into_iter().all(|table| tables.insert(table)), "{names:?}");
             assert_eq!((names.own(), names.reply()), (0x100, 0x1ff));
         }
         assert!(marks.iter().all(|mark| (0x100..0x200).contains(mark)));

@@ -3,33 +3,48 @@
 use std::collections::BTreeSet;
 
 use super::error::KernelError;
-use super::names::Names;
 use super::program::Program;
 
 /// Who made a rule or route: nobody else uses this number (`/etc/iproute2/rt_protos`).
 pub(in crate::intercept) const PROTOCOL: u32 = 77;
 
-/// The rules and routes of an instance. Dropping it takes them away.
+/// Rules and routes in two tables of an instance. They stay when it is dropped: [`Routes::remove`] takes them away.
 #[derive(Debug)]
-pub(in crate::intercept) struct Routes(Names);
+pub(in crate::intercept) struct Routes {
+    tables: [u32; 2],
+    /// The commands of `ip` that have made them.
+    commands: Vec<String>,
+}
 
 impl Routes {
     /// Makes them, by these commands of `ip`. If one fails, nothing is left.
-    pub(in crate::intercept) fn create(
-        names: Names,
-        commands: impl IntoIterator<Item = String>,
-    ) -> Result<Self, KernelError> {
-        let this = Self(names);
-        for arguments in commands {
-            Program::Ip.run(&arguments, "")?;
+    pub(in crate::intercept) fn create(tables: [u32; 2], commands: Vec<String>) -> Result<Self, KernelError> {
+        for arguments in &commands {
+            Program::Ip.run(arguments, "").inspect_err(|_| remove(tables))?;
         }
-        Ok(this)
+        Ok(Self { tables, commands })
     }
-}
 
-impl Drop for Routes {
-    fn drop(&mut self) {
-        remove(self.0);
+    /// Those that another process has made by these commands.
+    pub(in crate::intercept) fn of(tables: [u32; 2], commands: Vec<String>) -> Self {
+        Self { tables, commands }
+    }
+
+    /// Makes what these commands make beyond the former ones, and then takes away what they do not.
+    pub(in crate::intercept) fn change(&mut self, commands: Vec<String>) -> Result<(), KernelError> {
+        for arguments in commands.iter().filter(|new| !self.commands.contains(new)) {
+            Program::Ip.run(arguments, "")?;
+        }
+        for former in self.commands.iter().filter(|former| !commands.contains(former)) {
+            Program::Ip.run(&former.replacen(" add ", " del ", 1), "")?;
+        }
+        self.commands = commands;
+        Ok(())
+    }
+
+    /// Takes them away.
+    pub(in crate::intercept) fn remove(self) {
+        remove(self.tables);
     }
 }
 
@@ -71,16 +86,32 @@ fn priority_of(line: &str) -> Option<u32> {
     line.split(':').next()?.trim().parse().ok()
 }
 
-/// Takes away the rules and routes of an instance, by our number and its tables.
-pub(in crate::intercept) fn remove(names: Names) {
+/// Takes away the rules and routes in these tables that have our number.
+pub(in crate::intercept) fn remove(tables: [u32; 2]) {
     for family in families(true) {
-        for table in [names.deliver_table(), names.hold_table()] {
+        for table in tables {
             let rule = format!("{family} rule del priority {table} protocol {PROTOCOL}");
+            drop_source(family, table);
             // There may be several, if several were killed while they began. An error means that there is none.
             while Program::Ip.run(&rule, "").is_ok() {}
             drop(Program::Ip.run(&format!("{family} route flush table {table} protocol {PROTOCOL}"), ""));
         }
     }
+}
+
+/// Takes away the address on loopback that the routes of a table give to programs.
+fn drop_source(family: &str, table: u32) {
+    let routes = show(&format!("{family} route show table {table} protocol {PROTOCOL}"));
+    let source = routes.ok().and_then(|routes| routes.lines().find_map(loopback_source).map(str::to_owned));
+    if let Some(source) = source {
+        drop(Program::Ip.run(&format!("{family} address del {source}/128 dev lo"), ""));
+    }
+}
+
+/// The source that a route over loopback gives, in a line of `ip route`.
+fn loopback_source(line: &str) -> Option<&str> {
+    let mut words = line.split_whitespace().skip_while(|word| *word != "src");
+    line.contains(" dev lo ").then(|| words.nth(1))?
 }
 
 #[cfg(test)]
@@ -96,6 +127,9 @@ mod tests {
         ] {
             assert_eq!(table_of(line), table, "{line}");
         }
+        let line = "fd09::/16 dev lo src fd57:4849:4d42::1 metric 1024 pref medium";
+        assert_eq!(loopback_source(line), Some("fd57:4849:4d42::1"));
+        assert_eq!(loopback_source(&line.replace("dev lo", "dev whimbrel0")), None);
         for (line, priority) in [
             ("7700:\tfrom all fwmark 0x57480001 lookup 7700 proto 77", Some(7700)),
             ("7701:\tfrom all nop proto 77", Some(7701)),

@@ -8,9 +8,9 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio::time::{interval, sleep};
 
-use super::echoes::Echoes;
 use super::tun::Tun;
 use crate::intercept::accept::{Accepted, accept};
+use crate::intercept::echo::Echoes;
 use crate::intercept::ingress::Ingress;
 use crate::intercept::kernel::{self, Answer, Pair, Verdict, dscp, refusal, syn};
 

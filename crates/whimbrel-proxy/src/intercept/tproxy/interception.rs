@@ -8,7 +8,6 @@ use std::sync::Arc;
 use ipnet::IpNet;
 use tokio::task::{JoinSet, spawn_blocking};
 
-use super::echoes::Echoes;
 use super::error::TproxyError;
 use super::gate::Gate;
 use super::kernel::Kernel;
@@ -20,6 +19,7 @@ use super::sockets::{tcp_listener, udp_listener};
 use super::table::Table;
 use super::tun::Tun;
 use super::udp::Datagrams;
+use crate::intercept::echo::Echoes;
 use crate::intercept::ingress::Ingress;
 use crate::intercept::kernel::{Instance, Names, Program, check_forwarding, has_ipv6, remove_dead};
 use crate::policy::{Protocol, Rule, WayIn};
@@ -152,8 +152,7 @@ impl Interception {
         let failed = TproxyError::system("serving what is intercepted failed");
         let ingress = ingress.by(WayIn::Tproxy);
         let (tun, kernel) = (Arc::clone(&self.tun), Arc::clone(&self.kernel));
-        let echo_replies = ingress.echoes();
-        let echoes = Echoes::new(ingress.clone(), Arc::clone(&tun));
+        let echoes = Echoes::new(ingress.clone(), tun.clone());
         let gate = Gate::new(ingress.clone(), Arc::clone(&tun), Arc::clone(&echoes));
         let wanted = self.wanted(settings, &ingress);
         let datagrams = Datagrams::new(ingress, tun, Arc::clone(&self.replies), settings.except.clone());
@@ -164,9 +163,7 @@ impl Interception {
         Ok(async move {
             let mut tasks = JoinSet::new();
             tasks.spawn(Arc::clone(&gate).hold());
-            for replies in echo_replies {
-                tasks.spawn(Arc::clone(&echoes).answer(replies));
-            }
+            tasks.spawn(echoes.answer_all());
             tcp.into_iter().for_each(|socket| drop(tasks.spawn(Arc::clone(&gate).accept(socket))));
             udp.into_iter().for_each(|socket| drop(tasks.spawn(Arc::clone(&datagrams).take(socket))));
             tasks.spawn(async move {

@@ -154,7 +154,7 @@ impl State {
         }
         // In this order: nothing is handed over to what is gone.
         drop(self.table.take());
-        remove_routes(self.instance.names);
+        remove_routes(self.instance.names.tables());
         if self.has_kill_switch {
             // If it fails, `cleanup --all` takes it away.
             drop(self.remove_kill_switch());

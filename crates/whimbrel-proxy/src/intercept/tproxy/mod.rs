@@ -6,16 +6,9 @@
 //! end has answered (`gate`). The table, the TUN and the lock on an instance's names go with the process. What stays
 //! after a kill, [`cleanup`](super::cleanup) finds by its numbers.
 
-#[cfg(target_os = "linux")]
-mod echoed;
-#[cfg(target_os = "linux")]
-mod echoes;
 mod error;
 #[cfg(target_os = "linux")]
 mod gate;
-#[cfg(target_os = "linux")]
-#[cfg(target_os = "linux")]
-mod icmp;
 #[cfg(target_os = "linux")]
 mod interception;
 #[cfg(target_os = "linux")]

@@ -8,6 +8,7 @@ use tokio::io::unix::AsyncFd;
 use tun_rs::{DeviceBuilder, SyncDevice};
 
 use super::error::TproxyError;
+use crate::intercept::echo::EchoOutlet;
 
 /// The largest packet that is read. SYNs are far smaller.
 const LARGEST: usize = 2_048;
@@ -74,6 +75,17 @@ impl Tun {
     /// Writes a packet, as if it had arrived here. A full queue loses it: a SYN comes again.
     pub(super) fn write(&self, packet: &[u8]) {
         self.0.get_ref().send(packet).ok();
+    }
+}
+
+impl EchoOutlet for Tun {
+    fn answer(&self, packet: &[u8]) {
+        self.write(packet);
+    }
+
+    fn leave(&self, packet: &[u8]) {
+        // A condition of its rule does not hold. It goes on as without a proxy.
+        self.write(packet);
     }
 }
 

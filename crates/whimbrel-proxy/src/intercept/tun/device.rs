@@ -2,13 +2,15 @@
 
 use std::io;
 use std::net::IpAddr;
+use std::os::fd::{AsFd, OwnedFd};
 
 use tokio::io::unix::AsyncFd;
-use tun_rs::{DeviceBuilder, SyncDevice};
+use tun_rs::DeviceBuilder;
 
 use super::addresses::Addresses;
 use super::error::TunError;
 use super::virtio;
+use crate::intercept::echo::EchoOutlet;
 use crate::intercept::kernel::{KernelError, Program};
 
 /// The largest packets. Programs of this host then send datagrams whole.
@@ -19,7 +21,7 @@ pub(super) const LARGEST: usize = virtio::LENGTH + 65_575;
 /// The interface.
 pub(super) struct Device {
     name: String,
-    file: AsyncFd<SyncDevice>,
+    file: AsyncFd<OwnedFd>,
 }
 
 impl std::fmt::Debug for Device {
@@ -49,11 +51,22 @@ impl Device {
             Program::Ip.run(&format!("-6 address add {v6}/{bits_v6} dev {name} {alive}"), "")?;
         }
         filter_loosely(name).map_err(&failed)?;
+        // The interface lives as long as its file is open. From here on it is read and written with the headers that it has.
+        let file = device.as_fd().try_clone_to_owned().map_err(&failed)?;
+        Ok(Self::of(name, file).map_err(failed)?)
+    }
+
+    /// Goes on with the interface of another process.
+    pub(super) fn of(name: &str, file: OwnedFd) -> io::Result<Self> {
         #[allow(unsafe_code, reason = "the runtime cannot know whether a descriptor stays open")]
-        // SAFETY: the device owns its descriptor, and never changes or closes it before it is dropped.
-        let registered = unsafe { AsyncFd::register(device) };
-        let file = registered.map_err(|error| failed(error.into_parts().1))?;
-        Ok(Self { name: name.to_owned(), file })
+        // SAFETY: the file owns its descriptor, and nobody changes or closes it before it is dropped.
+        let registered = unsafe { AsyncFd::register(file) };
+        Ok(Self { name: name.to_owned(), file: registered.map_err(|error| error.into_parts().1)? })
+    }
+
+    /// Returns what another process needs to have the interface.
+    pub(super) fn file(&self) -> io::Result<OwnedFd> {
+        self.file.as_fd().try_clone_to_owned()
     }
 
     pub(super) fn name(&self) -> &str {
@@ -67,7 +80,7 @@ impl Device {
     pub(super) async fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             let mut ready = self.file.readable().await?;
-            match ready.try_io(|device| device.get_ref().recv(buffer)) {
+            match ready.try_io(|file| Ok(rustix::io::read(file, &mut *buffer)?)) {
                 Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
                 Ok(read) => return read,
                 // There is nothing more for now.
@@ -78,12 +91,22 @@ impl Device {
 
     /// Writes a packet with its header, as if it had arrived here. What the kernel does not take is lost, as on a link.
     pub(super) fn write(&self, packet: &[u8]) {
-        self.file.get_ref().send(packet).ok();
+        rustix::io::write(&self.file, packet).ok();
     }
 
     /// Writes a packet without a header, at which nothing is to be done.
     pub(super) fn write_bare(&self, packet: &[u8]) {
         self.write(&[&virtio::NOTHING[..], packet].concat());
+    }
+}
+
+impl EchoOutlet for Device {
+    fn answer(&self, packet: &[u8]) {
+        self.write_bare(packet);
+    }
+
+    fn leave(&self, _: &[u8]) {
+        // It has been led away from where it went without a proxy.
     }
 }
 

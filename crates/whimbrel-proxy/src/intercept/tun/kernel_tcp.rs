@@ -12,6 +12,7 @@ use super::addresses::Addresses;
 use super::device::Device;
 use super::nat::Nat;
 use super::packet::{Ends, Head, readdress};
+use super::parts::Mappings;
 use super::virtio::{LENGTH, Undone};
 use crate::intercept::accept::{Accepted, accept};
 use crate::intercept::kernel::{Gate, KernelError, Pair};
@@ -26,24 +27,55 @@ pub(super) struct KernelTcp {
     addresses: Addresses,
     /// Where each family listens.
     ports: [Option<u16>; 2],
+    listeners: Vec<TcpListener>,
     nats: [Mutex<Nat>; 2],
 }
 
 impl KernelTcp {
-    /// Listens on the interface. Returns the listeners, too.
+    /// Listens on the interface.
     pub(super) fn listen(
         device: Arc<Device>,
         addresses: Addresses,
         has_ipv6: bool,
-    ) -> Result<(Arc<Self>, Vec<TcpListener>), KernelError> {
+    ) -> Result<Arc<Self>, KernelError> {
         let failed = KernelError::system("listening on the TUN interface failed");
-        let (mut ports, mut listeners) = ([None; 2], Vec::new());
-        for is_v4 in [true, false].into_iter().take(1 + usize::from(has_ipv6)) {
-            let listener = listen(addresses.own(is_v4), device.name()).map_err(&failed)?;
-            ports[usize::from(!is_v4)] = Some(listener.local_addr().map_err(&failed)?.port());
-            listeners.push(listener);
+        let families = [true, false].into_iter().take(1 + usize::from(has_ipv6));
+        let listeners = families.map(|is_v4| listen(addresses.own(is_v4), device.name()));
+        let listeners = listeners.collect::<io::Result<_>>().map_err(&failed)?;
+        Self::of(device, addresses, listeners, Default::default()).map_err(failed)
+    }
+
+    /// Goes on with the listeners and connections of another process.
+    pub(super) fn of(
+        device: Arc<Device>,
+        addresses: Addresses,
+        listeners: Vec<TcpListener>,
+        [v4, v6]: Mappings,
+    ) -> io::Result<Arc<Self>> {
+        let mut ports = [None; 2];
+        for listener in &listeners {
+            let address = listener.local_addr()?;
+            ports[usize::from(address.is_ipv6())] = Some(address.port());
         }
-        Ok((Arc::new(Self { device, addresses, ports, nats: Default::default() }), listeners))
+        let nats = [v4, v6].map(|noted| Mutex::new(Nat::resumed(noted, Instant::now())));
+        Ok(Arc::new(Self { device, addresses, ports, listeners, nats }))
+    }
+
+    /// Where connections are accepted.
+    pub(super) fn listeners(&self) -> &[TcpListener] {
+        &self.listeners
+    }
+
+    /// All connections, for another process.
+    pub(super) fn mappings(&self) -> Mappings {
+        [true, false].map(|is_v4| self.nat(is_v4).noted())
+    }
+
+    /// A connection to this stranger's end goes on. None: it is not one of ours.
+    pub(super) fn claim(self: &Arc<Self>, from: SocketAddr) -> Option<Claim> {
+        let (id, is_v4) = (self.addresses.id(from)?, from.is_ipv4());
+        self.nat(is_v4).on_accepted(id)?;
+        Some(Claim { tcp: Arc::clone(self), id, is_v4 })
     }
 
     /// Takes a segment, with the header in front, if it belongs to a connection. Returns whether it does.
@@ -83,13 +115,9 @@ impl KernelTcp {
         accept(listener, ingress.places(), ingress.flows().over(), move |Accepted { tcp, from, .. }| {
             let (this, gate) = (Arc::clone(&self), Arc::clone(&gate));
             async move {
-                let is_v4 = from.is_ipv4();
-                let Some(id) = this.addresses.id(from) else { return };
-                let pair = this.nat(is_v4).on_accepted(id);
                 // A program that has forgotten the connection, or somebody who forged it.
-                let Some(pair) = pair else { return };
-                // However this ends, the mapping gets its end.
-                let _closing = Closing { tcp: &this, id, is_v4 };
+                let Some(claim) = this.claim(from) else { return };
+                let Some(pair) = this.nat(claim.is_v4).on_accepted(claim.id) else { return };
                 gate.serve(pair, tcp).await;
             }
         })
@@ -120,14 +148,15 @@ impl KernelTcp {
     }
 }
 
-/// A connection that is served.
-struct Closing<'a> {
-    tcp: &'a KernelTcp,
+/// A connection that is served. However that ends, its mapping gets its end when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Claim {
+    tcp: Arc<KernelTcp>,
     id: u32,
     is_v4: bool,
 }
 
-impl Drop for Closing<'_> {
+impl Drop for Claim {
     fn drop(&mut self) {
         self.tcp.nat(self.is_v4).on_closed(self.id, Instant::now());
     }

@@ -19,6 +19,8 @@ mod fragments;
 #[cfg(target_os = "linux")]
 mod interception;
 #[cfg(target_os = "linux")]
+mod kernel;
+#[cfg(target_os = "linux")]
 mod kernel_tcp;
 #[cfg(target_os = "linux")]
 mod nat;
@@ -26,6 +28,7 @@ mod nat;
 mod nowhere;
 #[cfg(target_os = "linux")]
 mod packet;
+mod parts;
 #[cfg(target_os = "linux")]
 mod pump;
 #[cfg(target_os = "linux")]
@@ -43,6 +46,11 @@ mod virtio;
 pub use error::TunError;
 #[cfg(target_os = "linux")]
 pub use interception::TunInterception;
+#[cfg(target_os = "linux")]
+pub(crate) use kernel_tcp::Claim;
+#[cfg(not(target_os = "linux"))]
+pub(crate) use nowhere::Claim;
 #[cfg(not(target_os = "linux"))]
 pub use nowhere::TunInterception;
+pub(crate) use parts::{TunNote, TunParts};
 pub use settings::{Stack, TunMistake, TunSettings};

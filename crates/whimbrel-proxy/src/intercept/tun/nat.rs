@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use super::addresses::IDS;
+use super::parts::NotedMapping;
 use crate::intercept::kernel::Pair;
 
 /// The most connections, and the most of one host. SYNs of further ones are dropped, so programs try again.
@@ -67,6 +68,35 @@ impl Nat {
         self.by_pair.insert(pair, id);
         self.all.insert(id, Mapping { pair, state: State::New(now) });
         Some(id)
+    }
+
+    /// Returns all, for another process.
+    pub(super) fn noted(&self) -> Vec<NotedMapping> {
+        let noted = |(id, known): (&u32, &Mapping)| {
+            (known.pair.program, known.pair.target, *id, matches!(known.state, State::New(_)))
+        };
+        let mut all: Vec<_> = self.all.iter().map(noted).collect();
+        // Those that end next to one another stay so.
+        all.sort_by_key(|(_, _, id, _)| *id);
+        all
+    }
+
+    /// Those of another process. Each is closed unless it is said to be accepted. What makes no sense is left out.
+    pub(super) fn resumed(noted: Vec<NotedMapping>, now: Instant) -> Self {
+        let mut this = Self::default();
+        for (program, target, id, is_new) in noted.into_iter().take(MOST) {
+            let pair = Pair { program, target };
+            if id >= IDS || this.all.contains_key(&id) {
+                continue;
+            }
+            // A later one of these ends is the one that is meant.
+            this.by_pair.insert(pair, id);
+            *this.hosts.entry(program.ip()).or_default() += 1;
+            let state = if is_new { State::New(now) } else { State::Closed(now) };
+            this.all.insert(id, Mapping { pair, state });
+            this.next = (id + 1) % IDS;
+        }
+        this
     }
 
     /// Returns who stands for a program of which a segment came.
@@ -155,6 +185,33 @@ mod tests {
         nat.expire(later + UNCLAIMED);
         assert_eq!(nat.on_segment(&pair(1, 1), later), None, "nobody accepted it");
         assert!(nat.all.is_empty() && nat.by_pair.is_empty() && nat.hosts.is_empty());
+    }
+
+    #[test]
+    fn connections_go_on_in_another_process() {
+        let (mut nat, now) = (Nat::default(), Instant::now());
+        let ids = [1, 2, 3].map(|port| nat.add(pair(1, port), false, now).unwrap());
+        nat.on_accepted(ids[0]);
+        nat.on_accepted(ids[1]);
+        let mut next = Nat::resumed(nat.noted(), now);
+        assert_eq!((next.all.len(), next.by_pair.len(), next.hosts.len()), (3, 3, 1));
+        assert_eq!(next.on_accepted(ids[0]), Some(pair(1, 1)), "its flow is there");
+        assert_eq!(
+            next.on_segment(&pair(1, 2), now),
+            Some(ids[1]),
+            "its last bytes may still be on their way"
+        );
+        assert!(
+            next.add(pair(1, 4), false, now).is_some_and(|id| !ids.contains(&id)),
+            "a new one is another"
+        );
+        next.expire(now + UNCLAIMED);
+        assert_eq!(next.on_segment(&pair(1, 3), now), None, "nobody accepted it");
+        next.expire(now + QUIET);
+        assert_eq!(next.on_segment(&pair(1, 2), now), None, "no flow came for it");
+        assert_eq!(next.on_segment(&pair(1, 1), now), Some(ids[0]));
+        let nonsense = vec![(pair(1, 1).program, pair(1, 1).target, IDS, false)];
+        assert!(Nat::resumed(nonsense, now).all.is_empty());
     }
 
     #[test]

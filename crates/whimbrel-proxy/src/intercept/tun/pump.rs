@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -10,10 +11,11 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::device::{Device, LARGEST};
 use super::fragments::Fragments;
-use super::packet::{Ends, Head, UDP};
+use super::packet::{Ends, Head, ICMP, UDP};
 use super::stack::Tcp;
 use super::udp;
 use super::virtio::{LENGTH, Undone};
+use crate::intercept::echo::Echoes;
 use crate::intercept::kernel::{Gate, Pair, Refusal, Verdict, dscp, refusal, stray_reset};
 use crate::policy::Dscp;
 
@@ -49,6 +51,9 @@ pub(super) struct Pump {
     device: Arc<Device>,
     gate: Arc<Gate>,
     tcp: Tcp,
+    echoes: Arc<Echoes>,
+    /// Whether another process is about to take over: it gets the SYNs that come again.
+    moves: Arc<AtomicBool>,
     fragments: Fragments,
     openings: mpsc::UnboundedSender<Pair>,
     datagrams: mpsc::Sender<Sent>,
@@ -56,11 +61,17 @@ pub(super) struct Pump {
 
 impl Pump {
     /// A pump for this interface.
-    pub(super) fn new(device: Arc<Device>, gate: Arc<Gate>, tcp: Tcp) -> (Self, Outflow) {
+    pub(super) fn new(
+        device: Arc<Device>,
+        gate: Arc<Gate>,
+        tcp: Tcp,
+        echoes: Arc<Echoes>,
+        moves: Arc<AtomicBool>,
+    ) -> (Self, Outflow) {
         let (open, openings) = mpsc::unbounded_channel();
         let (send, datagrams) = mpsc::channel(WAITING);
         let fragments = Fragments::default();
-        let pump = Self { device, gate, tcp, fragments, openings: open, datagrams: send };
+        let pump = Self { device, gate, tcp, echoes, moves, fragments, openings: open, datagrams: send };
         (pump, Outflow { openings, datagrams })
     }
 
@@ -75,6 +86,7 @@ impl Pump {
                 _ = look.tick() => {
                     self.gate.expire();
                     self.tcp.expire();
+                    self.echoes.expire();
                     self.fragments.expire(Instant::now());
                 }
                 read = device.read(&mut buffer) => match read {
@@ -92,6 +104,8 @@ impl Pump {
         if let Some(ends) = head.tcp(packet) {
             let flags = packet[head.payload + FLAGS];
             self.on_segment(buffer, &head, ends, flags & FIN_SYN_RST_ACK == SYN);
+        } else if head.fragment.is_none() && head.protocol == ICMP[usize::from(head.source.is_ipv6())] {
+            self.echoes.on_packet(&packet[..head.end]);
         } else if head.protocol == UDP {
             match head.fragment {
                 Some(_) => {
@@ -125,6 +139,9 @@ impl Pump {
                 let reset = stray_reset(&buffer[LENGTH..]);
                 reset.iter().for_each(|reset| self.device.write_bare(reset));
             }
+            return;
+        }
+        if self.moves.load(Ordering::Acquire) {
             return;
         }
         if self.openings.is_closed() {

@@ -27,6 +27,9 @@ pub struct TunSettings {
     pub except: Vec<IpNet>,
     /// The interfaces whose hosts are served, too. Default: none.
     pub interfaces: Vec<String>,
+    /// Whether the kernel rejects what would be intercepted after the proxy has crashed, or the interface is gone, until the
+    /// next stop or `cleanup --all`. Default false.
+    pub kill_switch: bool,
     /// Whose TCP answers programs. Default: the kernel's.
     pub stack: Stack,
     /// The firewall mark of what the proxy sends by itself. Whatever has a mark is not intercepted. Default 0x57480000.
@@ -88,6 +91,7 @@ impl Default for TunSettings {
             routes: Vec::new(),
             except: Vec::new(),
             interfaces: Vec::new(),
+            kill_switch: false,
             stack: Stack::default(),
             mark: MARK,
             own_ipv4: Ipv4Net::new_assert([169, 254, 64, 0].into(), WIDEST_V4),

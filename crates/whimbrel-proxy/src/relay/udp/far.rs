@@ -2,25 +2,21 @@
 //! come from anywhere (endpoint-independent mapping and filtering, RFC 4787 sections 4.1 and 5).
 
 use std::collections::{BTreeSet, HashMap};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::AsFd;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use socket2::SockRef;
-use tokio::net::UdpSocket;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
-use tokio::task::AbortHandle;
 
 use super::codecs::Codecs;
+use super::far_socket::{FarSocket, Replies};
 use super::outgoing::Outgoing;
 use super::programs::Programs;
 use crate::policy::{Permits, Protocol};
 use crate::protocol::{Announcement, Context, Datagram, Host, Instance, Manner, Refusal, Target};
 use crate::relay::connect::look_up;
 use crate::relay::echo::Pings;
-use crate::relay::mark::{Mark, set_mark};
 use crate::relay::record::{FlowRecord, Running};
 use crate::relay::session::SessionContext;
 use crate::upgrade::UdpParts;
@@ -37,8 +33,6 @@ const PAUSE: Duration = Duration::from_secs(1);
 const FORGOTTEN: usize = 16;
 /// The largest payload of UDP. Nothing longer was a datagram.
 const LONGEST: usize = 65_507;
-/// The largest datagram of UDP.
-const LARGEST: usize = 65_535;
 
 /// The peer's UDP programs, and the contexts that the peer has announced.
 #[derive(Debug)]
@@ -97,18 +91,6 @@ struct FarProgram {
     seen: (u64, Instant),
 }
 
-#[derive(Debug)]
-struct FarSocket {
-    socket: Arc<UdpSocket>,
-    receiving: AbortHandle,
-}
-
-impl Drop for FarSocket {
-    fn drop(&mut self) {
-        self.receiving.abort();
-    }
-}
-
 impl FarPrograms {
     pub(crate) fn new(
         context: Arc<SessionContext>,
@@ -128,7 +110,7 @@ impl FarPrograms {
         };
         let sockets = |(program, far): (&SocketAddr, &FarProgram)| {
             let sockets = [&far.v4, &far.v6].into_iter().flatten();
-            let files = sockets.filter_map(|socket| socket.socket.as_fd().try_clone_to_owned().ok());
+            let files = sockets.filter_map(|socket| socket.file().ok());
             (*program, files.collect())
         };
         UdpParts {
@@ -144,7 +126,7 @@ impl FarPrograms {
             for file in files {
                 let socket = std::net::UdpSocket::from(file);
                 let Ok(is_v4) = socket.local_addr().map(|address| address.is_ipv4()) else { continue };
-                let resumed = FarSocket::serve(program, socket, far.replies(&self.outgoing));
+                let resumed = FarSocket::resume(program, socket, &self.context, far.replies(&self.outgoing));
                 *(if is_v4 { &mut far.v4 } else { &mut far.v6 }) = resumed;
             }
             self.programs.insert(program, far);
@@ -351,12 +333,12 @@ impl FarPrograms {
         let socket = match socket {
             Some(socket) => socket,
             None => {
-                let made = FarSocket::open(program, to.is_ipv4(), self.context.mark, replies);
+                let made = FarSocket::open(program, to, &self.context, replies);
                 socket.insert(made.ok_or(Refusal::Unusable)?)
             }
         };
         // A full buffer loses the datagram, and so does a remote that is unreachable.
-        SockRef::from(&*socket.socket).send_to(payload, &to.into()).ok();
+        socket.send(payload, to);
         far.running.record.count(0, payload.len() as u64);
         far.running.record.save(0, saved);
         Ok(())
@@ -424,11 +406,7 @@ impl FarPrograms {
 
 impl FarProgram {
     fn replies(&self, outgoing: &Arc<Outgoing>) -> Replies {
-        Replies {
-            running: Arc::clone(&self.running),
-            manner: Arc::clone(&self.manner),
-            outgoing: Arc::clone(outgoing),
-        }
+        Replies::new(Arc::clone(&self.running), Arc::clone(&self.manner), Arc::clone(outgoing))
     }
 
     fn is_idle(&mut self, now: Instant, limit: Duration) -> bool {
@@ -437,50 +415,5 @@ impl FarProgram {
             self.seen = (to_peer + from_peer, now);
         }
         now.duration_since(self.seen.1) >= limit
-    }
-}
-
-impl FarSocket {
-    /// Opens a socket for a program, and hands what it receives to the peer.
-    fn open(program: SocketAddr, is_v4: bool, mark: Mark, replies: Replies) -> Option<Arc<Self>> {
-        let any = if is_v4 {
-            (Ipv4Addr::UNSPECIFIED, 0).into()
-        } else {
-            SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0))
-        };
-        let socket = std::net::UdpSocket::bind(any).ok()?;
-        socket.set_nonblocking(true).ok()?;
-        set_mark(&socket, mark).ok()?;
-        Self::serve(program, socket, replies)
-    }
-
-    /// Hands what a socket receives to the peer.
-    fn serve(program: SocketAddr, socket: std::net::UdpSocket, replies: Replies) -> Option<Arc<Self>> {
-        let socket = Arc::new(UdpSocket::from_std(socket).ok()?);
-        let receiving = tokio::spawn(replies.receive(program, Arc::clone(&socket))).abort_handle();
-        Some(Arc::new(Self { socket, receiving }))
-    }
-}
-
-/// Where the datagrams go that a program's socket receives.
-struct Replies {
-    running: Arc<Running>,
-    manner: Arc<Mutex<Manner>>,
-    outgoing: Arc<Outgoing>,
-}
-
-impl Replies {
-    async fn receive(self, program: SocketAddr, socket: Arc<UdpSocket>) {
-        let mut buffer = vec![0; LARGEST];
-        loop {
-            // An error is an earlier datagram's: its remote was unreachable.
-            let Ok((length, from)) = socket.recv_from(&mut buffer).await else { continue };
-            self.running.record.count(length as u64, 0);
-            let manner = *self.manner.lock().unwrap_or_else(PoisonError::into_inner);
-            let said = Manner { compression: manner.compression, ..Manner::default() };
-            let announcement = Announcement::to_program(program, from.into(), said);
-            let saved = self.outgoing.send(&announcement, manner, Bytes::copy_from_slice(&buffer[..length]));
-            self.running.record.save(saved, 0);
-        }
     }
 }

@@ -7,6 +7,8 @@ use super::checksum::Sum;
 /// Numbers of protocols (RFC 9293, RFC 768).
 pub(super) const TCP: u8 = 6;
 pub(super) const UDP: u8 = 17;
+/// Those of ICMP in each family (RFC 792, RFC 4443).
+pub(super) const ICMP: [u8; 2] = [1, 58];
 /// Extension headers of IPv6 (RFC 8200 section 4).
 const HOP_BY_HOP: u8 = 0;
 const FRAGMENT: u8 = 44;

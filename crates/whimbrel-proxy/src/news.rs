@@ -1,0 +1,60 @@
+//! What people should know.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use crate::policy::Condition;
+use crate::relay::PeerState;
+
+/// Something that people should know.
+#[derive(Clone, Debug, PartialEq)]
+pub enum News {
+    /// Programs can connect here.
+    Serves(&'static str, SocketAddr),
+    /// The fate of intercepted traffic from now on, in words.
+    Interception(&'static str),
+    /// Traffic is intercepted and not served, for this reason.
+    Failed(String),
+    /// A peer that is dialled came or went.
+    Peer(Arc<str>, PeerState),
+    /// New flows for the first go to the second, its standby, from now on, or no longer.
+    Standby(Arc<str>, Arc<str>, bool),
+    /// A session with this peer could not be handed over or taken over, for this reason. Its flows are reset.
+    Lost(Arc<str>, String),
+    /// A condition of rules holds towards this peer from now on, or no longer.
+    Condition(Arc<str>, Condition, bool),
+}
+
+impl std::fmt::Display for News {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Serves(what, address) => write!(f, "{what} on {address}"),
+            Self::Interception(what) => f.write_str(what),
+            Self::Failed(why) => write!(f, "intercepted traffic is not served: {why}"),
+            Self::Peer(peer, PeerState::Connected) => write!(f, "connected to {peer}"),
+            Self::Peer(peer, PeerState::Failed(why)) => {
+                write!(f, "not connected to {peer}: {why}; trying again")
+            }
+            Self::Standby(peer, standby, true) => {
+                write!(f, "{peer} cannot be reached: new flows go to {standby}")
+            }
+            Self::Standby(peer, _, false) => write!(f, "new flows go to {peer} again"),
+            Self::Lost(peer, why) => write!(f, "the session with {peer} was lost on the way: {why}"),
+            Self::Condition(peer, condition, true) => write!(f, "towards {peer}, `{condition}` holds now"),
+            Self::Condition(peer, condition, false) => {
+                write!(f, "towards {peer}, `{condition}` holds no longer")
+            }
+            Self::Peer(peer, PeerState::Absent) => write!(f, "not connected to {peer}"),
+        }
+    }
+}
+
+/// Who hears of what people should know.
+#[derive(Clone)]
+pub(crate) struct Tell(pub(crate) Arc<dyn Fn(News) + Send + Sync>);
+
+impl std::fmt::Debug for Tell {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Tell")
+    }
+}
