@@ -11,16 +11,16 @@ mod disk;
 mod error;
 mod format;
 mod log;
-// mod meta;
+mod meta;
 mod settings;
 
-// mod folder;
+mod folder;
 #[cfg(test)]
 mod testing;
 
 pub use error::{AppendError, Damage, Notice, StoreError};
-// pub use folder::Store;
+pub use folder::Store;
 pub use format::Entry;
 pub use log::{Batch, Figures, Log, Most, Position, Record, Salvaged, Ticket, Trimmed, salvage};
-// pub use meta::{DurableSubscription, Meta, MetaError, RetainedRecord, SubscriptionName, Tombstone};
+pub use meta::{DurableSubscription, Meta, MetaError, SubscriptionName, Tombstone};
 pub use settings::{LogSettings, ParseSyncError, StoreSettings, Sync};

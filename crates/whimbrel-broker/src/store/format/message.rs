@@ -28,14 +28,25 @@ pub struct Entry {
 pub(in crate::store) fn begin_record(out: &mut Vec<u8>, entry: &Entry) -> Head {
     let from = out.len() + HEAD;
     out.resize(from, 0);
-    out.put_u64(entry.arrived_ms);
-    out.put_u32(u32::try_from(entry.age.as_millis()).unwrap_or(u32::MAX));
-    entry.stamp.encode(out);
-    out.extend_from_slice(entry.message.encoded());
+    put_body(out, entry);
     let head = Head::of(Kind::Message, &out[from..]);
     // Without a salt, for whoever finishes it.
     out[from - HEAD..from].copy_from_slice(&head.encode(Salt(0), 0));
     head
+}
+
+fn put_body(out: &mut Vec<u8>, entry: &Entry) {
+    out.put_u64(entry.arrived_ms);
+    out.put_u32(u32::try_from(entry.age.as_millis()).unwrap_or(u32::MAX));
+    entry.stamp.encode(out);
+    out.extend_from_slice(entry.message.encoded());
+}
+
+/// The body of a message's record.
+pub(in crate::store) fn encode_body(entry: &Entry) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_body(&mut out, entry);
+    out
 }
 
 /// Reads the body of a message's record. The message does not share the body's memory.

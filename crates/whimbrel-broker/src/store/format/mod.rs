@@ -17,7 +17,7 @@ mod summary;
 
 pub(super) use head::{Head, Kind, Salt};
 pub use message::Entry;
-pub(super) use message::{begin_record, parse_message, parse_name};
+pub(super) use message::{begin_record, encode_body, parse_message, parse_name};
 pub(super) use opening::{Opening, OpeningError};
 pub(super) use reader::{Cursor, Put};
 pub(super) use summary::{Held, MARK_EVERY, Run, Summary, encode_runs, parse_runs};

@@ -258,14 +258,15 @@ impl Writer {
     /// Says in the file that all of it is on disk.
     fn close(mut self) {
         let Some(file) = &mut self.file else { return };
-        let marked = file.synchronise().and_then(|()| {
-            let head = Head { synchronised: file.tail, ..Head::of(Kind::Closed, &[]) };
-            let record = head.encode(file.salt, file.tail);
-            file.append(&record)?;
-            file.synchronise()
-        });
         // Without the mark, the next start reads the end of the file again.
-        drop(marked.ok());
+        file.synchronise()
+            .and_then(|()| {
+                let head = Head { synchronised: file.tail, ..Head::of(Kind::Closed, &[]) };
+                let record = head.encode(file.salt, file.tail);
+                file.append(&record)?;
+                file.synchronise()
+            })
+            .ok();
     }
 
     /// Takes nothing any more. What was not acknowledged is cut off, if that is possible.
