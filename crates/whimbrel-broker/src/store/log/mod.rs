@@ -23,6 +23,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use whimbrel_pubsub::coverage::Ranges;
@@ -63,6 +64,7 @@ struct Shared {
     /// Held while segments are removed.
     trimming: Mutex<()>,
     notices: Vec<Notice>,
+    groups: AtomicU64,
 }
 
 /// Figures of a log.
@@ -76,6 +78,8 @@ pub struct Figures {
     pub segments: usize,
     /// The bytes of all segments.
     pub bytes: u64,
+    /// The groups that were written since the log was opened. Each was synchronised once if `sync` is `always`.
+    pub groups: u64,
 }
 
 impl Log {
@@ -111,6 +115,7 @@ impl Log {
             end: Position(segments.end()),
             segments: segments.full.len() + usize::from(segments.active.is_some()),
             bytes: segments.bytes(),
+            groups: self.shared.groups.load(Ordering::Relaxed),
         }
     }
 

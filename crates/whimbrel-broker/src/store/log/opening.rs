@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
@@ -52,6 +53,7 @@ impl OpenLog {
             disk,
             settings,
             notices,
+            groups: AtomicU64::new(0),
         });
         let writer = Writer::new(shared.clone(), tail);
         let thread = std::thread::Builder::new().name(format!("log {}", channel.0));

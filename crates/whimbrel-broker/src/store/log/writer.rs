@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use super::queue::{Batch, Name, Work};
@@ -105,6 +106,7 @@ impl Writer {
                 (Outcome::Failed(refusal), Err(Trouble::Broken(error)))
             }
         };
+        self.shared.groups.fetch_add(1, Ordering::Relaxed);
         batch.group.finish(outcome);
         batch.bytes.clear();
         if batch.bytes.capacity() <= LONGEST_SPARE {
