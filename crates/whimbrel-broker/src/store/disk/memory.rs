@@ -1,6 +1,6 @@
 //! A disk in memory that fills up, fails, and loses power.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -23,6 +23,8 @@ pub(in crate::store) struct Faults {
     pub(in crate::store) sync_fails_in: Option<u32>,
     /// The so manieth next write fails.
     pub(in crate::store) write_fails_in: Option<u32>,
+    /// No file can be cut.
+    pub(in crate::store) no_cuts: bool,
 }
 
 #[derive(Debug, Default)]
@@ -40,6 +42,29 @@ struct Inner {
 struct File {
     bytes: Vec<u8>,
     disk: Vec<u8>,
+    /// The pages that the next synchronisation writes. After one that failed they count as written, as on Linux.
+    dirty: BTreeSet<usize>,
+}
+
+impl File {
+    fn page(bytes: &[u8], page: usize) -> &[u8] {
+        bytes.get(page * PAGE..).map_or(&[], |rest| &rest[..rest.len().min(PAGE)])
+    }
+
+    /// Writes a page to disk.
+    fn put(disk: &mut [u8], page: usize, bytes: &[u8]) {
+        if let Some(there) = disk.get_mut(page * PAGE..) {
+            let length = there.len().min(bytes.len());
+            there[..length].copy_from_slice(&bytes[..length]);
+        }
+    }
+
+    fn synchronise(&mut self) {
+        self.disk.resize(self.bytes.len(), 0);
+        for page in std::mem::take(&mut self.dirty) {
+            Self::put(&mut self.disk, page, Self::page(&self.bytes, page));
+        }
+    }
 }
 
 /// A disk in memory. Clones are the same disk.
@@ -69,7 +94,7 @@ impl Memory {
         let after = |file: &Mutex<File>| {
             let file = file.lock().unwrap();
             let bytes = lose(&file, random);
-            Arc::new(Mutex::new(File { disk: bytes.clone(), bytes }))
+            Arc::new(Mutex::new(File { disk: bytes.clone(), bytes, dirty: BTreeSet::new() }))
         };
         let mut after = after;
         let names: BTreeMap<_, _> =
@@ -83,6 +108,7 @@ impl Memory {
         let mut file = file.lock().unwrap();
         change(&mut file.bytes);
         file.disk = file.bytes.clone();
+        file.dirty.clear();
     }
 
     pub(in crate::store) fn files(&self) -> Vec<PathBuf> {
@@ -99,22 +125,14 @@ impl Memory {
 }
 
 fn lose(file: &File, random: &mut impl Rng) -> Vec<u8> {
-    if file.bytes == file.disk {
-        return file.bytes.clone();
-    }
-    let longest = file.bytes.len().max(file.disk.len());
-    let length = if random.random() {
-        file.bytes.len()
-    } else {
-        random.random_range(file.disk.len().min(file.bytes.len())..=longest)
-    };
-    let mut after = vec![0; length];
-    for (nth, page) in after.chunks_mut(PAGE).enumerate() {
-        let of = |bytes: &[u8]| -> Vec<u8> { bytes.iter().skip(nth * PAGE).take(PAGE).copied().collect() };
-        let (new, old) = (of(&file.bytes), of(&file.disk));
-        let taken = if new == old || random.random() { new } else { old };
-        let taken = &taken[..taken.len().min(page.len())];
-        page[..taken.len()].copy_from_slice(taken);
+    let (least, most) = (file.disk.len().min(file.bytes.len()), file.disk.len().max(file.bytes.len()));
+    let length = if random.random() { file.bytes.len() } else { random.random_range(least..=most) };
+    let mut after = file.disk.clone();
+    after.resize(length, 0);
+    for page in &file.dirty {
+        if random.random() {
+            File::put(&mut after, *page, File::page(&file.bytes, *page));
+        }
     }
     after
 }
@@ -199,6 +217,7 @@ impl Handle for Open {
         let end = (offset + taken).max(file.bytes.len());
         file.bytes.resize(end, 0);
         file.bytes[offset..offset + taken].copy_from_slice(&bytes[..taken]);
+        file.dirty.extend(offset / PAGE..(offset + taken).div_ceil(PAGE));
         Ok(taken)
     }
 
@@ -211,7 +230,12 @@ impl Handle for Open {
     }
 
     fn set_len(&self, length: u64) -> io::Result<()> {
-        self.file.lock().unwrap().bytes.resize(length as usize, 0);
+        if self.disk.lock().faults.no_cuts {
+            return Err(io::Error::other("a fault of the test"));
+        }
+        let mut file = self.file.lock().unwrap();
+        file.bytes.resize(length as usize, 0);
+        file.dirty.retain(|page| page * PAGE < length as usize);
         Ok(())
     }
 
@@ -222,12 +246,14 @@ impl Handle for Open {
     fn sync(&self) -> io::Result<()> {
         let mut inner = self.disk.lock();
         inner.syncs += 1;
-        if strikes(&mut inner.faults.sync_fails_in) {
-            return Err(io::Error::other("a fault of the test"));
-        }
+        let is_failing = strikes(&mut inner.faults.sync_fails_in);
         drop(inner);
         let mut file = self.file.lock().unwrap();
-        file.disk = file.bytes.clone();
+        if is_failing {
+            file.dirty.clear();
+            return Err(io::Error::other("a fault of the test"));
+        }
+        file.synchronise();
         Ok(())
     }
 }

@@ -5,13 +5,15 @@
 
 mod handles;
 mod index;
-mod opening;
+
 mod queue;
 mod reading;
+mod recovery;
 mod salvage;
 mod scan;
 mod seal;
 mod segments;
+mod tail;
 mod ticket;
 mod trimming;
 mod window;
@@ -29,8 +31,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use whimbrel_pubsub::coverage::Ranges;
 use whimbrel_pubsub::message::{ChannelId, Origin};
 
-pub(super) use opening::OpenLog;
 pub use reading::{Batch, Most, Record};
+pub(super) use recovery::OpenLog;
 pub use salvage::{Salvaged, salvage};
 pub use ticket::Ticket;
 pub use trimming::Trimmed;

@@ -128,19 +128,22 @@ impl Queue {
     pub(super) fn next(&self, spare: &mut Vec<u8>, sync_at: Option<Instant>) -> Work {
         let mut state = lock(&self.state);
         loop {
-            if !state.waiting.names.is_empty() {
-                let next = Batch { bytes: std::mem::take(spare), ..Batch::default() };
-                return Work::Write(std::mem::replace(&mut state.waiting, next));
+            let left = sync_at.map(|at| at.saturating_duration_since(Instant::now()));
+            // What is due goes first, since new appends may never end.
+            if left.is_some_and(|left| left.is_zero()) {
+                return Work::Sync;
             }
             if std::mem::take(&mut state.is_roll_wanted) {
                 return Work::Roll;
             }
+            if !state.waiting.names.is_empty() {
+                let next = Batch { bytes: std::mem::take(spare), ..Batch::default() };
+                return Work::Write(std::mem::replace(&mut state.waiting, next));
+            }
             if state.refusal.is_some() {
                 return Work::Close;
             }
-            let left = sync_at.map(|at| at.saturating_duration_since(Instant::now()));
             state = match left {
-                Some(left) if left.is_zero() => return Work::Sync,
                 Some(left) => match self.work.wait_timeout(state, left) {
                     Ok((state, _)) => state,
                     Err(poisoned) => poisoned.into_inner().0,

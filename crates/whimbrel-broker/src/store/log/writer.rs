@@ -7,10 +7,11 @@ use std::time::Instant;
 
 use super::queue::{Batch, Name, Work};
 use super::segments::{Active, Full};
+use super::tail::{Tail, Trouble};
 use super::ticket::Outcome;
 use super::{Position, Shared, file_name, lock, seal};
-use crate::store::disk::{Handle, is_full, write_all};
-use crate::store::format::{HEAD, Head, Kind, LONGEST_BODY, OPENING, Opening, Salt};
+use crate::store::disk::write_all;
+use crate::store::format::{Head, Kind, LONGEST_BODY, OPENING, Opening, Salt};
 use crate::store::{AppendError, Sync};
 
 /// The most messages of a segment, so that its index stays small. A group may go beyond it.
@@ -26,49 +27,21 @@ const _: () = assert!(MOST_MESSAGES as usize * 2 * 20 <= LONGEST_BODY, "an index
 pub(super) struct Writer {
     shared: Arc<Shared>,
     /// The active segment's file.
-    file: Option<File>,
+    tail: Option<Tail>,
     spare: Vec<u8>,
     sync_at: Option<Instant>,
 }
 
-/// The file that is written.
-struct File {
-    handle: Arc<dyn Handle>,
-    salt: Salt,
-    /// Where the next record goes.
-    tail: u32,
-    /// How far it is on disk.
-    synchronised: u32,
-}
-
-/// Why the writer goes on or not after an error.
-enum Trouble {
-    /// There is no room; all is as before.
-    Full(Arc<io::Error>),
-    /// Nobody knows what is on disk.
-    Broken(Arc<io::Error>),
-}
-
-impl Trouble {
-    fn broken(error: io::Error) -> Self {
-        Self::Broken(Arc::new(error))
-    }
-
-    fn of(error: io::Error) -> Self {
-        if is_full(&error) { Self::Full(Arc::new(error)) } else { Self::broken(error) }
-    }
-}
-
 impl Writer {
-    /// A writer that goes on behind `tail` of the active segment, if there is one. All before it is on disk.
-    pub(super) fn new(shared: Arc<Shared>, tail: u32) -> Self {
-        let file = lock(&shared.segments).active.as_ref().map(|active| File {
+    /// A writer that goes on behind `end` of the active segment, if there is one. All before it is on disk.
+    pub(super) fn new(shared: Arc<Shared>, end: u32) -> Self {
+        let tail = lock(&shared.segments).active.as_ref().map(|active| Tail {
             handle: active.handle.clone(),
             salt: active.opening.salt,
-            tail,
-            synchronised: tail,
+            end,
+            synchronised: end,
         });
-        Self { shared, file, spare: Vec::new(), sync_at: None }
+        Self { shared, tail, spare: Vec::new(), sync_at: None }
     }
 
     /// Writes until the log is closed or broken.
@@ -117,7 +90,7 @@ impl Writer {
 
     /// Makes sure that there is a file with room.
     fn prepare(&mut self) -> Result<(), Trouble> {
-        let is_full = self.file.as_ref().is_some_and(|file| file.tail >= self.shared.segment_bytes());
+        let is_full = self.tail.as_ref().is_some_and(|tail| tail.end >= self.shared.segment_bytes());
         let is_crowded = {
             let segments = lock(&self.shared.segments);
             segments.active.as_ref().is_some_and(|active| {
@@ -127,7 +100,7 @@ impl Writer {
         if is_full || is_crowded {
             self.roll()?;
         }
-        if self.file.is_none() { self.begin() } else { Ok(()) }
+        if self.tail.is_none() { self.begin() } else { Ok(()) }
     }
 
     /// Begins a segment.
@@ -146,8 +119,8 @@ impl Writer {
             Err(left) if left.kind() != io::ErrorKind::NotFound => Trouble::broken(error),
             _ => Trouble::of(error),
         })?;
-        self.file =
-            Some(File { handle: handle.clone(), salt: opening.salt, tail: OPENING, synchronised: OPENING });
+        self.tail =
+            Some(Tail { handle: handle.clone(), salt: opening.salt, end: OPENING, synchronised: OPENING });
         lock(&shared.segments).active =
             Some(Active { file: path, opening, handle, index: Default::default() });
         Ok(())
@@ -155,12 +128,12 @@ impl Writer {
 
     /// Writes all of a batch as one.
     fn store(&mut self, batch: &mut Batch) -> Result<Outcome, Trouble> {
-        let Some(file) = &mut self.file else { return Err(Trouble::broken(io::ErrorKind::NotFound.into())) };
-        file.address(&mut batch.bytes, &batch.names, 0);
-        let base = file.tail;
-        file.append(&batch.bytes)?;
+        let Some(tail) = &mut self.tail else { return Err(Trouble::broken(io::ErrorKind::NotFound.into())) };
+        tail.address(&mut batch.bytes, &batch.names, 0);
+        let base = tail.end;
+        tail.append(&batch.bytes)?;
         if self.shared.settings.sync == Sync::Always {
-            file.synchronise()?;
+            tail.synchronise()?;
         }
         self.sync_later();
         Ok(Outcome::Stored(self.note(base, &batch.names)))
@@ -183,8 +156,8 @@ impl Writer {
 
     /// Writes the records of a batch one by one, as far as there is room.
     fn write_singly(&mut self, batch: &mut Batch, error: Arc<io::Error>) -> Result<Outcome, Trouble> {
-        let Some(file) = &mut self.file else { return Err(Trouble::Full(error)) };
-        let base = file.tail;
+        let Some(tail) = &mut self.tail else { return Err(Trouble::Full(error)) };
+        let base = tail.end;
         let mut stored = Vec::new();
         let mut taken = Vec::new();
         let mut too_long = u32::MAX;
@@ -193,8 +166,8 @@ impl Writer {
             let record = &mut batch.bytes[from..from + name.length() as usize];
             let mut is_stored = name.length() < too_long;
             if is_stored {
-                file.address(record, &[*name], name.from);
-                match file.append(record) {
+                tail.address(record, &[*name], name.from);
+                match tail.append(record) {
                     Ok(()) => taken.push(*name),
                     Err(Trouble::Full(_)) => {
                         is_stored = false;
@@ -206,7 +179,7 @@ impl Writer {
             stored.push(is_stored);
         }
         if self.shared.settings.sync == Sync::Always {
-            file.synchronise()?;
+            tail.synchronise()?;
         }
         self.sync_later();
         let mut next = self.note(base, &taken);
@@ -229,26 +202,26 @@ impl Writer {
 
     fn synchronise(&mut self) -> Result<(), Trouble> {
         self.sync_at = None;
-        self.file.as_mut().map_or(Ok(()), File::synchronise)
+        self.tail.as_mut().map_or(Ok(()), Tail::synchronise)
     }
 
     /// Ends the active segment, unless it is empty.
     fn roll(&mut self) -> Result<(), Trouble> {
-        let Some(file) = &mut self.file else { return Ok(()) };
+        let Some(tail) = &mut self.tail else { return Ok(()) };
         if lock(&self.shared.segments).active.as_ref().is_none_or(|active| active.index.messages() == 0) {
             return Ok(());
         }
-        file.synchronise()?;
+        tail.synchronise()?;
         self.sync_at = None;
         let sealed = lock(&self.shared.segments)
             .active
             .as_ref()
-            .map(|active| seal::encode(file.salt, &active.index, file.tail));
+            .map(|active| seal::encode(tail.salt, &active.index, tail.end));
         let Some((summary, end)) = sealed else { return Ok(()) };
-        file.append(&end)?;
-        file.synchronise()?;
-        let bytes = file.tail.into();
-        self.file = None;
+        tail.append(&end)?;
+        tail.synchronise()?;
+        let bytes = tail.end.into();
+        self.tail = None;
         let mut segments = lock(&self.shared.segments);
         if let Some(active) = segments.active.take() {
             let full = Full { file: active.file, opening: active.opening, summary, bytes };
@@ -259,14 +232,14 @@ impl Writer {
 
     /// Says in the file that all of it is on disk.
     fn close(mut self) {
-        let Some(file) = &mut self.file else { return };
+        let Some(tail) = &mut self.tail else { return };
         // Without the mark, the next start reads the end of the file again.
-        file.synchronise()
+        tail.synchronise()
             .and_then(|()| {
-                let head = Head { synchronised: file.tail, ..Head::of(Kind::Closed, &[]) };
-                let record = head.encode(file.salt, file.tail);
-                file.append(&record)?;
-                file.synchronise()
+                let head = Head { synchronised: tail.end, ..Head::of(Kind::Closed, &[]) };
+                let record = head.encode(tail.salt, tail.end);
+                tail.append(&record)?;
+                tail.synchronise()
             })
             .ok();
     }
@@ -274,44 +247,9 @@ impl Writer {
     /// Takes nothing any more. What was not acknowledged is cut off, if that is possible.
     fn give_up(self, error: Arc<io::Error>) {
         let stored = lock(&self.shared.segments).active.as_ref().map(|active| active.index.summary().end);
-        if let (Some(file), Some(end)) = (&self.file, stored) {
-            file.handle.set_len(end.max(OPENING).into()).ok();
+        if let (Some(tail), Some(end)) = (&self.tail, stored) {
+            tail.handle.set_len(end.max(OPENING).into()).ok();
         }
         self.shared.queue.fail(&AppendError::Broken(error));
-    }
-}
-
-impl File {
-    /// Completes the heads of records that are about to be appended. `begin` is where `bytes` begins in the names' batch.
-    fn address(&self, bytes: &mut [u8], names: &[Name], begin: u32) {
-        for name in names {
-            let at = name.from - begin;
-            let head = Head { synchronised: self.synchronised, ..name.head };
-            let encoded = head.encode(self.salt, self.tail + at);
-            bytes[at as usize..at as usize + HEAD].copy_from_slice(&encoded);
-        }
-    }
-
-    /// Writes at the end. If there is no room, the file is as before.
-    fn append(&mut self, bytes: &[u8]) -> Result<(), Trouble> {
-        write_all(&*self.handle, bytes, self.tail.into()).map_err(|error| self.cut(error))?;
-        self.tail += bytes.len() as u32;
-        Ok(())
-    }
-
-    /// Removes what a failed write left.
-    fn cut(&self, error: io::Error) -> Trouble {
-        match self.handle.set_len(self.tail.into()) {
-            Ok(()) => Trouble::of(error),
-            Err(_) => Trouble::broken(error),
-        }
-    }
-
-    fn synchronise(&mut self) -> Result<(), Trouble> {
-        if self.synchronised < self.tail {
-            self.handle.sync().map_err(Trouble::broken)?;
-            self.synchronised = self.tail;
-        }
-        Ok(())
     }
 }
