@@ -28,9 +28,9 @@ pub struct LogSettings {
     /// The length at which a segment is full, bytes; 4 KiB to 1 GiB. Default: 64 MiB. Raised, space comes back later, and a start
     /// after a crash reads more.
     pub segment_bytes: u32,
-    /// The most bytes that wait to be written. Default: 8 MiB. Beyond, appends are refused as busy.
+    /// The most bytes that wait to be written; at most 32 MiB. Default: 8 MiB. Beyond, appends are refused as busy.
     pub most_queued: usize,
-    /// The most bytes of all segments. Default: no bound. Beyond, the oldest segments go even if a subscription wants them.
+    /// The most bytes of all segments. Default: no bound. Beyond, the oldest full segments go even if a subscription wants them.
     pub max_bytes: Option<u64>,
     /// The longest time that a message is kept. Default: no bound. It goes with its segment.
     pub max_age: Option<Duration>,

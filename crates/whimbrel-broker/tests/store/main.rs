@@ -1,5 +1,7 @@
 //! The store on real files: processes that are killed, a disk that is full, and damaged segments.
 
+#![allow(clippy::unwrap_used, reason = "what is unwrapped here is a failure of the test")]
+
 mod crash;
 mod full;
 mod salvage;

@@ -10,6 +10,9 @@ use super::ticket::{Group, Outcome, Ticket};
 use crate::store::format::{HEAD, Head, begin_record};
 use crate::store::{AppendError, Entry};
 
+/// The most bytes that may wait, whatever the settings (32 MiB): the index of a segment that ends with such a group fits into a record.
+const MOST_WAITING: usize = 32 << 20;
+
 /// A record of a batch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Name {
@@ -66,7 +69,7 @@ struct State {
 
 impl Queue {
     pub(super) fn new(most: usize) -> Self {
-        Self { most, state: Mutex::default(), work: Condvar::new() }
+        Self { most: most.min(MOST_WAITING), state: Mutex::default(), work: Condvar::new() }
     }
 
     /// Takes an entry. One is taken whatever its length if nothing waits.

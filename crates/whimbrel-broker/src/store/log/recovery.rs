@@ -46,7 +46,7 @@ impl OpenLog {
         let shared = Arc::new(Shared {
             channel,
             folder,
-            queue: Queue::new(settings.most_queued.min(1 << 30)),
+            queue: Queue::new(settings.most_queued),
             segments: Mutex::new(Segments { full, active, after_all: 0 }),
             handles: Handles::new(disk.clone()),
             trimming: Mutex::default(),

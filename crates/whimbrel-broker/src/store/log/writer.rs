@@ -18,7 +18,7 @@ use crate::store::{AppendError, Sync};
 pub(super) const MOST_MESSAGES: u32 = 1 << 18;
 /// The most origins of a segment. A group may go beyond it.
 pub(super) const MOST_ORIGINS: usize = 1_024;
-/// The longest buffer that is kept for the next group (1 MiB beyond the usual queue is given back).
+/// The longest buffer that is kept for the next group, bytes.
 const LONGEST_SPARE: usize = 9 << 20;
 
 const _: () = assert!(MOST_MESSAGES as usize * 2 * 20 <= LONGEST_BODY, "an index must fit into a record");
