@@ -23,6 +23,8 @@ pub(in crate::store) struct Faults {
     pub(in crate::store) sync_fails_in: Option<u32>,
     /// The so manieth next write fails.
     pub(in crate::store) write_fails_in: Option<u32>,
+    /// A write panics, as no disk does.
+    pub(in crate::store) panics: bool,
     /// No file can be cut.
     pub(in crate::store) no_cuts: bool,
 }
@@ -200,6 +202,8 @@ fn strikes(count: &mut Option<u32>) -> bool {
 
 impl Handle for Open {
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        let is_panicking = self.disk.lock().faults.panics;
+        assert!(!is_panicking, "a fault of the test");
         let mut inner = self.disk.lock();
         if strikes(&mut inner.faults.write_fails_in) {
             return Err(io::Error::other("a fault of the test"));

@@ -1,12 +1,12 @@
 //! Where appends wait for the writer.
 
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Condvar, Mutex};
 use std::time::Instant;
 
 use whimbrel_pubsub::message::{LONGEST_MESSAGE, Origin};
 
 use super::lock;
-use super::ticket::{Group, Outcome, Ticket};
+use super::ticket::{Outcome, Promise, Ticket};
 use crate::store::format::{HEAD, Head, begin_record};
 use crate::store::{AppendError, Entry};
 
@@ -37,7 +37,7 @@ impl Name {
 pub(super) struct Batch {
     pub(super) bytes: Vec<u8>,
     pub(super) names: Vec<Name>,
-    pub(super) group: Arc<Group>,
+    pub(super) promise: Promise,
 }
 
 /// What the writer is to do.
@@ -86,10 +86,10 @@ impl Queue {
         if waiting > 0 && waiting + length > self.most {
             return Err(AppendError::Busy(waiting));
         }
-        let Batch { bytes, names, group } = &mut state.waiting;
+        let Batch { bytes, names, promise } = &mut state.waiting;
         let from = bytes.len() as u32;
         let head = begin_record(bytes, entry);
-        let ticket = group.ticket(names.len() as u32);
+        let ticket = promise.ticket(names.len() as u32);
         let (origin, sequence) = (entry.stamp.origin, entry.stamp.sequence);
         names.push(Name { origin, sequence, arrived_ms: entry.arrived_ms, head, from });
         let is_first = names.len() == 1;
@@ -112,14 +112,14 @@ impl Queue {
         self.work.notify_one();
     }
 
-    /// Takes nothing any more and fails what waits.
-    pub(super) fn fail(&self, reason: &AppendError) {
-        let waiting = {
+    /// Takes nothing any more, for this reason unless there is one already, and fails what waits.
+    pub(super) fn fail(&self, reason: AppendError) {
+        let (waiting, reason) = {
             let mut state = lock(&self.state);
-            state.refusal = Some(reason.clone());
-            std::mem::take(&mut state.waiting)
+            let reason = state.refusal.get_or_insert(reason).clone();
+            (std::mem::take(&mut state.waiting), reason)
         };
-        waiting.group.finish(Outcome::Failed(reason.clone()));
+        waiting.promise.finish(Outcome::Failed(reason));
     }
 
     /// Why nothing is taken any more.

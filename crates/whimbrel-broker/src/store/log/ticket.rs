@@ -20,7 +20,7 @@ pub struct Ticket {
 
 /// Appends that share one write, and one outcome unless the disk is full.
 #[derive(Default)]
-pub(super) struct Group {
+struct Group {
     state: Mutex<State>,
     done: Condvar,
 }
@@ -54,21 +54,33 @@ impl Outcome {
     }
 }
 
-impl Group {
+/// The duty to tell a group its outcome. Dropping it without one tells that nothing was stored.
+#[derive(Default)]
+pub(super) struct Promise {
+    group: Arc<Group>,
+}
+
+impl Promise {
     /// The ticket of the append at `place`.
-    pub(super) fn ticket(self: &Arc<Self>, place: u32) -> Ticket {
-        Ticket { group: self.clone(), place }
+    pub(super) fn ticket(&self, place: u32) -> Ticket {
+        Ticket { group: self.group.clone(), place }
     }
 
-    /// Tells the outcome to all.
+    /// Tells the outcome to all. Only the first counts.
     pub(super) fn finish(&self, outcome: Outcome) {
         let wakers = {
-            let mut state = lock(&self.state);
-            state.outcome = Some(outcome);
+            let mut state = lock(&self.group.state);
+            state.outcome.get_or_insert(outcome);
             std::mem::take(&mut state.wakers)
         };
-        self.done.notify_all();
+        self.group.done.notify_all();
         wakers.into_values().for_each(Waker::wake);
+    }
+}
+
+impl Drop for Promise {
+    fn drop(&mut self) {
+        self.finish(Outcome::Failed(AppendError::Closed));
     }
 }
 

@@ -80,7 +80,7 @@ impl Writer {
             }
         };
         self.shared.groups.fetch_add(1, Ordering::Relaxed);
-        batch.group.finish(outcome);
+        batch.promise.finish(outcome);
         batch.bytes.clear();
         if batch.bytes.capacity() <= LONGEST_SPARE {
             self.spare = batch.bytes;
@@ -250,6 +250,13 @@ impl Writer {
         if let (Some(tail), Some(end)) = (&self.tail, stored) {
             tail.handle.set_len(end.max(OPENING).into()).ok();
         }
-        self.shared.queue.fail(&AppendError::Broken(error));
+        self.shared.queue.fail(AppendError::Broken(error));
+    }
+}
+
+impl Drop for Writer {
+    /// Leaves nobody waiting, whatever ended the thread.
+    fn drop(&mut self) {
+        self.shared.queue.fail(AppendError::Closed);
     }
 }

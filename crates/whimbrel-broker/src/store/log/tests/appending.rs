@@ -73,7 +73,7 @@ fn a_full_queue_is_told_and_a_long_message_is_taken_all_the_same() {
     );
     queue.refuse(AppendError::Closed);
     assert!(matches!(queue.push(&entry(origin(1), 3, 0)), Err(AppendError::Closed)));
-    queue.fail(&AppendError::Closed);
+    queue.fail(AppendError::Closed);
     assert!(matches!(long.wait(), Err(AppendError::Closed)));
 }
 

@@ -144,3 +144,21 @@ fn regression_what_a_failed_synchronisation_left_is_written_again_before_it_coun
         assert_eq!(sequences(super::open(&after, small()).log()), up_to(7));
     }
 }
+
+#[test]
+fn a_writer_that_dies_leaves_nobody_waiting() {
+    let disk = Memory::default();
+    let open = open(&disk, small());
+    append(open.log(), 1..=5);
+    disk.faults(Faults { panics: true, ..Faults::default() });
+    let tickets = [6, 7, 8].map(|sequence| open.log().append(&entry(origin(1), sequence, 0)));
+    assert!(tickets.into_iter().flatten().all(|ticket| ticket.wait().is_err()));
+    while !open.is_broken() {
+        std::thread::yield_now();
+    }
+    disk.faults(Faults::default());
+    drop(open);
+    let open = super::open(&disk, small());
+    assert_eq!(sequences(open.log()), up_to(5));
+    append(open.log(), 6..=9);
+}
