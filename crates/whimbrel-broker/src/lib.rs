@@ -10,6 +10,7 @@ pub mod mutants;
 mod mutants;
 pub mod roaming;
 pub mod selector;
+pub mod store;
 mod time;
 
 pub use time::{Now, Time};

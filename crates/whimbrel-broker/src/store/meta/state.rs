@@ -1,0 +1,241 @@
+//! What the database has, in memory, and what of it has to be written.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use whimbrel_pubsub::coverage::{Coverage, Range, Ranges};
+use whimbrel_pubsub::message::{BrokerId, ChannelId, Origin};
+
+use super::{
+    DurableSubscription, MOST_ORIGINS_SEEN, MOST_SUBSCRIPTIONS, MOST_TOMBSTONES, MetaError, SubscriptionName,
+    Tombstone,
+};
+
+/// The most rows that one transaction writes.
+const MOST_ROWS: usize = 10_000;
+
+type CoverageKey = (SubscriptionName, ChannelId, Origin);
+type RetainedKey = (ChannelId, Vec<u8>);
+
+/// All but the last values.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub(super) broker: Option<BrokerId>,
+    subscriptions: BTreeMap<SubscriptionName, Held>,
+    tombstones: BTreeMap<SubscriptionName, Tombstone>,
+    origins: BTreeMap<(ChannelId, Origin), u64>,
+    dirty_coverage: BTreeSet<CoverageKey>,
+    dirty_origins: BTreeSet<(ChannelId, Origin)>,
+    /// Values that are not written yet; `None` for one that is to be forgotten.
+    retained: BTreeMap<RetainedKey, Option<Vec<u8>>>,
+}
+
+#[derive(Debug)]
+struct Held {
+    subscription: Arc<DurableSubscription>,
+    coverage: Coverage,
+}
+
+/// What one transaction writes.
+#[derive(Debug, Default)]
+pub(super) struct Changes {
+    pub(super) coverage: Vec<(CoverageKey, Ranges)>,
+    pub(super) origins: Vec<((ChannelId, Origin), u64)>,
+    pub(super) retained: Vec<(RetainedKey, Option<Vec<u8>>)>,
+}
+
+impl State {
+    pub(super) fn subscriptions(&self) -> impl Iterator<Item = &Arc<DurableSubscription>> {
+        self.subscriptions.values().map(|held| &held.subscription)
+    }
+
+    pub(super) fn names(&self) -> Vec<SubscriptionName> {
+        self.subscriptions.keys().cloned().collect()
+    }
+
+    pub(super) fn subscription(&self, name: &SubscriptionName) -> Option<&Arc<DurableSubscription>> {
+        self.subscriptions.get(name).map(|held| &held.subscription)
+    }
+
+    /// Whether a subscription may be kept, and whether it begins with no coverage though there is one.
+    pub(super) fn check(&self, new: &DurableSubscription) -> Result<bool, MetaError> {
+        new.check()?;
+        let outdated = |known| MetaError::Outdated { name: new.name.clone(), given: new.generation, known };
+        match (self.subscription(&new.name), self.tombstones.get(&new.name)) {
+            (Some(former), _) if former.owner != new.owner => Err(MetaError::Owner(new.name.clone())),
+            (Some(former), _) if former.generation > new.generation => Err(outdated(former.generation)),
+            (Some(former), _) => Ok(!former.selects_as(new)),
+            (None, Some(ended)) if ended.generation >= new.generation => Err(outdated(ended.generation)),
+            (None, _) if self.subscriptions.len() == MOST_SUBSCRIPTIONS => {
+                Err(MetaError::TooMany { what: "durable subscriptions", most: MOST_SUBSCRIPTIONS })
+            }
+            (None, _) => Ok(false),
+        }
+    }
+
+    pub(super) fn subscribe(&mut self, new: &DurableSubscription, is_changed: bool) {
+        self.tombstones.remove(&new.name);
+        let held = self
+            .subscriptions
+            .entry(new.name.clone())
+            .or_insert_with(|| Held { subscription: Arc::new(new.clone()), coverage: Coverage::default() });
+        held.subscription = Arc::new(new.clone());
+        if is_changed {
+            held.coverage = Coverage::default();
+            self.clean(&new.name);
+        }
+    }
+
+    pub(super) fn has_room_for_tombstone(&self, name: &SubscriptionName) -> Result<(), MetaError> {
+        if self.tombstones.len() >= MOST_TOMBSTONES && !self.tombstones.contains_key(name) {
+            return Err(MetaError::TooMany { what: "ended subscriptions", most: MOST_TOMBSTONES });
+        }
+        Ok(())
+    }
+
+    pub(super) fn unsubscribe(&mut self, name: &SubscriptionName, tombstone: Tombstone) {
+        self.subscriptions.remove(name);
+        self.clean(name);
+        self.tombstones.insert(name.clone(), tombstone);
+    }
+
+    pub(super) fn tombstone(&self, name: &SubscriptionName) -> Option<Tombstone> {
+        self.tombstones.get(name).copied()
+    }
+
+    pub(super) fn ended(&self, wall_ms: u64) -> Vec<SubscriptionName> {
+        let ended = self.tombstones.iter().filter(|(_, tombstone)| tombstone.ends_ms <= wall_ms);
+        ended.map(|(name, _)| name.clone()).collect()
+    }
+
+    pub(super) fn forget_tombstones(&mut self, names: &[SubscriptionName]) {
+        self.tombstones.retain(|name, _| names.binary_search(name).is_err());
+    }
+
+    pub(super) fn coverage(&self, name: &SubscriptionName) -> Option<&Coverage> {
+        self.subscriptions.get(name).map(|held| &held.coverage)
+    }
+
+    pub(super) fn cover(
+        &mut self,
+        name: &SubscriptionName,
+        channel: ChannelId,
+        origin: Origin,
+        range: Range,
+    ) -> Result<Option<Range>, MetaError> {
+        let held = self.subscriptions.get_mut(name).ok_or_else(|| MetaError::Unknown(name.clone()))?;
+        let closed = held.coverage.entry(channel)?.insert(origin, range)?;
+        self.dirty_coverage.insert((name.clone(), channel, origin));
+        Ok(closed)
+    }
+
+    /// Takes a coverage from the database. Returns whether there is a subscription for it with room.
+    pub(super) fn load_coverage(
+        &mut self,
+        name: &SubscriptionName,
+        channel: ChannelId,
+        origin: Origin,
+        ranges: &Ranges,
+    ) -> bool {
+        ranges.iter().all(|range| self.cover(name, channel, origin, range).is_ok())
+    }
+
+    pub(super) fn uncovered(&self, channel: ChannelId, origin: Origin, range: Range) -> u64 {
+        let mut wanted = Ranges::default();
+        for held in self.subscriptions.values() {
+            if !held.subscription.channels.contains(&channel) {
+                continue;
+            }
+            match held.coverage.of(channel).and_then(|coverage| coverage.of(origin)) {
+                Some(covered) => covered.gaps(range).for_each(|gap| wanted.insert(gap)),
+                None => wanted.insert(range),
+            }
+            if wanted.covers(range) {
+                break;
+            }
+        }
+        wanted.count()
+    }
+
+    pub(super) fn see(&mut self, channel: ChannelId, origin: Origin, highest: u64) -> Result<(), MetaError> {
+        let key = (channel, origin);
+        let known = self.origins.get(&key).copied();
+        if known.is_none() && self.origins.len() == MOST_ORIGINS_SEEN {
+            return Err(MetaError::TooMany { what: "origins", most: MOST_ORIGINS_SEEN });
+        }
+        if known.is_none_or(|known| known < highest) {
+            self.origins.insert(key, highest);
+            self.dirty_origins.insert(key);
+        }
+        Ok(())
+    }
+
+    pub(super) fn seen(&self, channel: ChannelId) -> Vec<(Origin, u64)> {
+        let of_channel = self.origins.iter().filter(|((at, _), _)| *at == channel);
+        of_channel.map(|((_, origin), highest)| (*origin, *highest)).collect()
+    }
+
+    pub(super) fn forget(&mut self, channel: ChannelId, origin: Origin) {
+        self.origins.remove(&(channel, origin));
+        self.dirty_origins.remove(&(channel, origin));
+        self.dirty_coverage.retain(|(_, at, of)| (*at, *of) != (channel, origin));
+        for held in self.subscriptions.values_mut() {
+            if held.coverage.of(channel).is_some()
+                && let Ok(coverage) = held.coverage.entry(channel)
+            {
+                coverage.forget(origin);
+            }
+        }
+    }
+
+    pub(super) fn retain(&mut self, channel: ChannelId, topic: &[u8], value: Option<Vec<u8>>) {
+        self.retained.insert((channel, topic.to_vec()), value);
+    }
+
+    /// Takes what has changed, as much as one transaction writes; `None` if nothing has.
+    pub(super) fn take_changes(&mut self) -> Option<Changes> {
+        let mut changes = Changes::default();
+        while changes.rows() < MOST_ROWS
+            && let Some(key) = self.dirty_coverage.pop_first()
+        {
+            let coverage = self.coverage(&key.0).and_then(|coverage| coverage.of(key.1)?.of(key.2));
+            changes.coverage.extend(coverage.cloned().map(|ranges| (key, ranges)));
+        }
+        while changes.rows() < MOST_ROWS
+            && let Some(key) = self.dirty_origins.pop_first()
+        {
+            changes.origins.extend(self.origins.get(&key).map(|highest| (key, *highest)));
+        }
+        while changes.rows() < MOST_ROWS
+            && let Some(change) = self.retained.pop_first()
+        {
+            changes.retained.push(change);
+        }
+        (changes.rows() > 0).then_some(changes)
+    }
+
+    /// Takes back changes that could not be written. What has changed since then is newer.
+    pub(super) fn put_back(&mut self, changes: Changes) {
+        self.dirty_coverage.extend(changes.coverage.into_iter().map(|(key, _)| key));
+        self.dirty_origins.extend(changes.origins.into_iter().map(|(key, _)| key));
+        for (key, value) in changes.retained {
+            self.retained.entry(key).or_insert(value);
+        }
+    }
+
+    /// What was just read need not be written.
+    pub(super) fn forget_changes(&mut self) {
+        self.dirty_coverage.clear();
+        self.dirty_origins.clear();
+    }
+
+    fn clean(&mut self, name: &SubscriptionName) {
+        self.dirty_coverage.retain(|(of, _, _)| of != name);
+    }
+}
+
+impl Changes {
+    fn rows(&self) -> usize {
+        self.coverage.len() + self.origins.len() + self.retained.len()
+    }
+}

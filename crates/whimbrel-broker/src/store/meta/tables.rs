@@ -1,0 +1,217 @@
+//! The tables of the database.
+
+use redb::{Error, ReadableTable, TableDefinition, WriteTransaction};
+use whimbrel_pubsub::coverage::{MOST_RANGES, Range, Ranges};
+use whimbrel_pubsub::message::{BrokerId, ChannelId, LAST_SEQUENCE, Origin};
+
+use super::state::{Changes, State};
+use super::{DurableSubscription, SubscriptionName, Tombstone};
+use crate::store::format::{Cursor, Put};
+
+/// The version of the tables.
+pub(super) const VERSION: u64 = 1;
+
+/// Numbers by name.
+pub(super) const FACTS: TableDefinition<'_, &str, u64> = TableDefinition::new("facts");
+pub(super) const SUBSCRIPTIONS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("subscriptions");
+/// By name, channel, broker and epoch.
+pub(super) const COVERAGE: TableDefinition<'_, (&str, u32, u64, u64), &[u8]> =
+    TableDefinition::new("coverage");
+pub(super) const TOMBSTONES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("tombstones");
+/// By channel and topic.
+pub(super) const RETAINED: TableDefinition<'_, (u32, &[u8]), &[u8]> = TableDefinition::new("retained");
+/// The highest sequence by channel, broker and epoch.
+pub(super) const ORIGINS: TableDefinition<'_, (u32, u64, u64), u64> = TableDefinition::new("origins");
+
+/// The name of the version in [`FACTS`].
+pub(super) const FACT_VERSION: &str = "version";
+const FACT_BROKER: &str = "broker";
+
+type Done = Result<(), Error>;
+
+/// Creates all tables.
+pub(super) fn create(transaction: &WriteTransaction) -> Done {
+    transaction.open_table(FACTS)?.insert(FACT_VERSION, VERSION)?;
+    transaction.open_table(SUBSCRIPTIONS)?;
+    transaction.open_table(COVERAGE)?;
+    transaction.open_table(TOMBSTONES)?;
+    transaction.open_table(RETAINED)?;
+    transaction.open_table(ORIGINS)?;
+    Ok(())
+}
+
+/// Reads all but the last values. `Ok(Err(…))` says what is wrong.
+pub(super) fn load(transaction: &redb::ReadTransaction) -> Result<Result<State, &'static str>, Error> {
+    let mut state = State::default();
+    let facts = transaction.open_table(FACTS)?;
+    state.broker = facts.get(FACT_BROKER)?.map(|id| BrokerId(id.value()));
+    for row in transaction.open_table(SUBSCRIPTIONS)?.iter()? {
+        let (name, value) = row?;
+        let Some(subscription) = DurableSubscription::parse(name.value(), value.value()) else {
+            return Ok(Err("a subscription in it cannot be read"));
+        };
+        state.subscribe(&subscription, true);
+    }
+    for row in transaction.open_table(COVERAGE)?.iter()? {
+        let (key, value) = row?;
+        let (name, channel, broker, epoch) = key.value();
+        let origin = Origin { broker: BrokerId(broker), epoch };
+        let is_taken = SubscriptionName::new(name)
+            .ok()
+            .zip(parse_ranges(value.value()))
+            .is_some_and(|(name, ranges)| state.load_coverage(&name, ChannelId(channel), origin, &ranges));
+        if !is_taken {
+            return Ok(Err("a coverage in it cannot be read"));
+        }
+    }
+    for row in transaction.open_table(TOMBSTONES)?.iter()? {
+        let (name, value) = row?;
+        let found = SubscriptionName::new(name.value()).ok().zip(Tombstone::parse(value.value()));
+        let Some((name, tombstone)) = found else {
+            return Ok(Err("an ended subscription in it cannot be read"));
+        };
+        state.unsubscribe(&name, tombstone);
+    }
+    for row in transaction.open_table(ORIGINS)?.iter()? {
+        let (key, highest) = row?;
+        let (channel, broker, epoch) = key.value();
+        let origin = Origin { broker: BrokerId(broker), epoch };
+        if state.see(ChannelId(channel), origin, highest.value()).is_err() {
+            return Ok(Err("there are more origins in it than can be remembered"));
+        }
+    }
+    state.forget_changes();
+    Ok(Ok(state))
+}
+
+/// The values of a channel, encoded.
+pub(super) fn retained(
+    transaction: &redb::ReadTransaction,
+    channel: ChannelId,
+) -> Result<Vec<Vec<u8>>, Error> {
+    let table = transaction.open_table(RETAINED)?;
+    let from = (channel.0, &[][..]);
+    let rows = match channel.0.checked_add(1) {
+        Some(next) => table.range(from..(next, &[][..]))?,
+        None => table.range(from..)?,
+    };
+    rows.map(|row| Ok(row?.1.value().to_vec())).collect()
+}
+
+pub(super) fn put_broker(transaction: &WriteTransaction, id: BrokerId) -> Done {
+    transaction.open_table(FACTS)?.insert(FACT_BROKER, id.0)?;
+    Ok(())
+}
+
+pub(super) fn put_subscription(
+    transaction: &WriteTransaction,
+    subscription: &DurableSubscription,
+    is_changed: bool,
+) -> Done {
+    let name = subscription.name.as_str();
+    transaction.open_table(SUBSCRIPTIONS)?.insert(name, &subscription.encode()[..])?;
+    transaction.open_table(TOMBSTONES)?.remove(name)?;
+    if is_changed { remove_coverage(transaction, name) } else { Ok(()) }
+}
+
+pub(super) fn put_tombstone(
+    transaction: &WriteTransaction,
+    name: &SubscriptionName,
+    tombstone: Tombstone,
+) -> Done {
+    transaction.open_table(SUBSCRIPTIONS)?.remove(name.as_str())?;
+    transaction.open_table(TOMBSTONES)?.insert(name.as_str(), &tombstone.encode()[..])?;
+    remove_coverage(transaction, name.as_str())
+}
+
+pub(super) fn remove_tombstones(transaction: &WriteTransaction, names: &[SubscriptionName]) -> Done {
+    let mut table = transaction.open_table(TOMBSTONES)?;
+    for name in names {
+        table.remove(name.as_str())?;
+    }
+    Ok(())
+}
+
+pub(super) fn remove_origin(
+    transaction: &WriteTransaction,
+    channel: ChannelId,
+    Origin { broker, epoch }: Origin,
+    names: &[SubscriptionName],
+) -> Done {
+    transaction.open_table(ORIGINS)?.remove((channel.0, broker.0, epoch))?;
+    let mut coverage = transaction.open_table(COVERAGE)?;
+    for name in names {
+        coverage.remove((name.as_str(), channel.0, broker.0, epoch))?;
+    }
+    Ok(())
+}
+
+/// Writes what has changed.
+pub(super) fn put_changes(transaction: &WriteTransaction, changes: &Changes) -> Done {
+    let mut coverage = transaction.open_table(COVERAGE)?;
+    for ((name, channel, Origin { broker, epoch }), ranges) in &changes.coverage {
+        coverage.insert((name.as_str(), channel.0, broker.0, *epoch), &encode_ranges(ranges)[..])?;
+    }
+    let mut retained = transaction.open_table(RETAINED)?;
+    for ((channel, topic), value) in &changes.retained {
+        match value {
+            Some(value) => retained.insert((channel.0, &topic[..]), &value[..])?,
+            None => retained.remove((channel.0, &topic[..]))?,
+        };
+    }
+    let mut origins = transaction.open_table(ORIGINS)?;
+    for ((channel, Origin { broker, epoch }), highest) in &changes.origins {
+        origins.insert((channel.0, broker.0, *epoch), highest)?;
+    }
+    Ok(())
+}
+
+fn remove_coverage(transaction: &WriteTransaction, name: &str) -> Done {
+    let mut table = transaction.open_table(COVERAGE)?;
+    let rows = (name, 0, 0, 0)..=(name, u32::MAX, u64::MAX, u64::MAX);
+    table.retain_in(rows, |_, _| false)?;
+    Ok(())
+}
+
+fn encode_ranges(ranges: &Ranges) -> Vec<u8> {
+    let mut out = Vec::with_capacity(ranges.len() * 16);
+    for range in ranges.iter() {
+        out.put_u64(range.first);
+        out.put_u64(range.last);
+    }
+    out
+}
+
+fn parse_ranges(bytes: &[u8]) -> Option<Ranges> {
+    let (mut cursor, mut ranges, mut number) = (Cursor(bytes), Ranges::default(), 0);
+    while !cursor.is_empty() {
+        let range = Range::new(cursor.u64()?, cursor.u64()?)?;
+        if range.first == 0 || range.last > LAST_SEQUENCE || range.first <= ranges.highest() {
+            return None;
+        }
+        ranges.insert(range);
+        number += 1;
+    }
+    (number <= MOST_RANGES).then_some(ranges)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn any_bytes_panic_nowhere(bytes in proptest::collection::vec(any::<u8>(), 0..100), name: String) {
+            if let Some(ranges) = parse_ranges(&bytes) {
+                prop_assert_eq!(parse_ranges(&encode_ranges(&ranges)), Some(ranges));
+            }
+            if let Some(found) = DurableSubscription::parse(&name, &bytes) {
+                prop_assert_eq!(found.encode(), bytes.clone());
+            }
+            if let Some(found) = Tombstone::parse(&bytes) {
+                prop_assert_eq!(found.encode(), bytes);
+            }
+        }
+    }
+}

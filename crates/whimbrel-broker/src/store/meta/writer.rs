@@ -1,0 +1,166 @@
+//! The thread that writes what may be written late.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use redb::WriteTransaction;
+use whimbrel_pubsub::message::ChannelId;
+
+use super::base::Base;
+use super::state::State;
+use super::{MetaError, tables};
+use crate::store::{Entry, StoreError};
+
+/// The database and its thread. Dropping it writes what waits.
+#[derive(Debug)]
+pub(super) struct Writer {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Locks are taken in the order of the fields.
+#[derive(Debug)]
+struct Shared {
+    /// Held by whoever looks at the state and then changes it.
+    changing: Mutex<()>,
+    /// Held while the state and the database are made alike.
+    base: Mutex<Base>,
+    state: Mutex<State>,
+    wish: Mutex<Wish>,
+    wake: Condvar,
+    trouble: Mutex<Option<MetaError>>,
+    every: Duration,
+}
+
+#[derive(Debug, Default)]
+struct Wish {
+    is_write: bool,
+    is_end: bool,
+}
+
+impl Writer {
+    pub(super) fn start(base: Base, state: State, every: Duration) -> Result<Self, MetaError> {
+        let shared = Arc::new(Shared {
+            changing: Mutex::default(),
+            base: Mutex::new(base),
+            state: Mutex::new(state),
+            wish: Mutex::default(),
+            wake: Condvar::new(),
+            trouble: Mutex::default(),
+            every,
+        });
+        let of_thread = shared.clone();
+        let thread = std::thread::Builder::new()
+            .name("meta".to_owned())
+            .spawn(move || of_thread.run())
+            .map_err(|error| StoreError::io("meta".as_ref(), error))?;
+        Ok(Self { shared, thread: Some(thread) })
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.shared.state)
+    }
+
+    /// Keeps others from changing what is being looked at.
+    pub(super) fn changing(&self) -> MutexGuard<'_, ()> {
+        lock(&self.shared.changing)
+    }
+
+    /// Writes, and then does the same to the state.
+    pub(super) fn write_now(
+        &self,
+        change: impl FnOnce(&WriteTransaction) -> Result<(), redb::Error>,
+        apply: impl FnOnce(&mut State),
+    ) -> Result<(), MetaError> {
+        let mut base = lock(&self.shared.base);
+        base.write(change)?;
+        apply(&mut lock(&self.shared.state));
+        Ok(())
+    }
+
+    /// Has the thread write soon.
+    pub(super) fn write_later(&self) {
+        let mut wish = lock(&self.shared.wish);
+        if !wish.is_write {
+            wish.is_write = true;
+            self.shared.wake.notify_one();
+        }
+    }
+
+    pub(super) fn flush(&self) -> Result<(), MetaError> {
+        self.shared.flush()
+    }
+
+    pub(super) fn retained(&self, channel: ChannelId) -> Result<Vec<Entry>, MetaError> {
+        lock(&self.shared.base).retained(channel)
+    }
+
+    pub(super) fn trouble(&self) -> Option<MetaError> {
+        lock(&self.shared.trouble).clone()
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        lock(&self.shared.wish).is_end = true;
+        self.shared.wake.notify_one();
+        // A thread that panicked has nothing to hand over.
+        self.thread.take().map(JoinHandle::join);
+    }
+}
+
+impl Shared {
+    fn run(&self) {
+        loop {
+            let is_end = self.wait();
+            // `trouble` tells an error, and what could not be written waits on.
+            let failed = self.flush().is_err();
+            if is_end {
+                return;
+            }
+            if failed {
+                lock(&self.wish).is_write = true;
+            }
+        }
+    }
+
+    /// Waits for something to write, and then for the time in which more may come. Returns whether the end has come.
+    fn wait(&self) -> bool {
+        let mut wish = lock(&self.wish);
+        while !wish.is_write && !wish.is_end {
+            wish = self.wake.wait(wish).unwrap_or_else(PoisonError::into_inner);
+        }
+        let at = Instant::now() + self.every;
+        loop {
+            let left = at.saturating_duration_since(Instant::now());
+            if wish.is_end || left.is_zero() {
+                wish.is_write = false;
+                return wish.is_end;
+            }
+            wish = match self.wake.wait_timeout(wish, left) {
+                Ok((wish, _)) => wish,
+                Err(poisoned) => poisoned.into_inner().0,
+            };
+        }
+    }
+
+    fn flush(&self) -> Result<(), MetaError> {
+        let mut base = lock(&self.base);
+        let mut done = Ok(());
+        while let Some(changes) = lock(&self.state).take_changes() {
+            if let Err(error) = base.write(|transaction| tables::put_changes(transaction, &changes)) {
+                lock(&self.state).put_back(changes);
+                done = Err(error);
+                break;
+            }
+        }
+        *lock(&self.trouble) = done.as_ref().err().cloned();
+        done
+    }
+}
+
+/// What a panic elsewhere left is used all the same: the state is changed in steps that are each whole.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

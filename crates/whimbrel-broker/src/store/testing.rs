@@ -1,0 +1,39 @@
+//! What the tests of the store share.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use whimbrel_pubsub::message::{BrokerId, Draft, Hlc, Origin, PartitionId, Stamp};
+
+use super::Entry;
+
+pub(super) fn origin(epoch: u64) -> Origin {
+    Origin { broker: BrokerId(1), epoch }
+}
+
+/// A message of an origin that says its sequence, with so many bytes more.
+pub(super) fn entry(origin: Origin, sequence: u64, more: usize) -> Entry {
+    let mut payload = sequence.to_le_bytes().to_vec();
+    payload.resize(8 + more, sequence as u8);
+    let message = Draft { topic: "t/u", payload: &payload, ..Draft::default() }.finish().unwrap();
+    let stamp =
+        Stamp { origin, sequence, partition: PartitionId(0), ordinal: sequence, published: Hlc(sequence) };
+    Entry { stamp, arrived_ms: 1_000 + sequence, age: Duration::from_millis(3), message }
+}
+
+/// A folder of its own for a test, which is removed at its end.
+pub(super) struct Folder(pub(super) PathBuf);
+
+impl Folder {
+    pub(super) fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("whimbrel-store-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        Self(folder)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).ok();
+    }
+}
