@@ -9,6 +9,7 @@ pub mod mutants;
 #[cfg(not(feature = "mutants"))]
 mod mutants;
 pub mod roaming;
+pub mod selection;
 pub mod selector;
 mod time;
 
