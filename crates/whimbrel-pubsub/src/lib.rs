@@ -4,6 +4,7 @@
 
 mod codec;
 pub mod coverage;
+pub mod frame;
 pub mod message;
 pub mod property;
 pub mod topic;
