@@ -3,11 +3,13 @@
 #![warn(missing_debug_implementations)]
 
 pub mod buffer;
+pub mod hub;
 pub mod matching;
 #[cfg(feature = "mutants")]
 pub mod mutants;
 #[cfg(not(feature = "mutants"))]
 mod mutants;
+pub mod native;
 pub mod roaming;
 pub mod selection;
 pub mod selector;
