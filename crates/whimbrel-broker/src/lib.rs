@@ -13,6 +13,7 @@ pub mod native;
 pub mod roaming;
 pub mod selection;
 pub mod selector;
+pub mod settings;
 mod time;
 
 pub use time::{Now, Time};

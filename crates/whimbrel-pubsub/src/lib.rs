@@ -2,6 +2,7 @@
 
 #![warn(missing_debug_implementations)]
 
+pub mod client;
 mod codec;
 pub mod coverage;
 pub mod frame;

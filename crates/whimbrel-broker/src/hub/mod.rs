@@ -57,18 +57,13 @@ pub struct Finding(Found);
 
 impl Hub {
     /// A broker with these channels. A message belongs to the first whose filters match its topic; one that no channel has is refused.
-    ///
-    /// # Errors
-    /// The system has no random numbers.
-    pub fn new(name: BrokerName, channels: Vec<ChannelRules>, limits: Limits) -> std::io::Result<Arc<Self>> {
-        let mut epoch = [0; 8];
-        aws_lc_rs::rand::fill(&mut epoch).map_err(|_| std::io::Error::other("no random numbers"))?;
-        let own = Origin { broker: name.broker, epoch: u64::from_le_bytes(epoch) };
+    pub fn new(name: BrokerName, channels: Vec<ChannelRules>, limits: Limits) -> Arc<Self> {
+        let own = Origin { broker: name.broker, epoch: random() };
         let clock = Clock::start();
         let rooms = channels.into_iter().map(|rules| Room::new(rules, own, clock.now().time)).collect();
         let table = RwLock::new(Table::new(limits));
         let turns = Turns::default();
-        Ok(Arc::new(Self { name, clock, rooms, table, attached: Mutex::default(), turns }))
+        Arc::new(Self { name, clock, rooms, table, attached: Mutex::default(), turns })
     }
 
     /// Who this broker is.
@@ -163,4 +158,11 @@ impl Hub {
     fn attached(&self) -> std::sync::MutexGuard<'_, Attached> {
         self.attached.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// A random number. A system that has none has no sessions either.
+pub(crate) fn random() -> u64 {
+    let mut bytes = [0; 8];
+    aws_lc_rs::rand::fill(&mut bytes).ok();
+    u64::from_le_bytes(bytes)
 }
