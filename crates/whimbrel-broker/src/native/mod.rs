@@ -1,6 +1,7 @@
 //! Native clients: sessions of Whimbrel's transport, with the frames of [`whimbrel_pubsub::frame`].
 
 mod access;
+mod openings;
 mod session;
 mod subscriber;
 

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::task::JoinSet;
-use whimbrel::{Mocket, PublicKey};
+use whimbrel::{Mocket, PublicKey, StreamId};
 use whimbrel_pubsub::frame::{BrokerFrame, ClientFrame, Credit, Refusal, RefusalCode, Welcome};
 use whimbrel_pubsub::message::{Hlc, Message};
 
+use super::openings::Openings;
 use super::{Access, subscriber};
 use crate::buffer::Published;
 use crate::hub::{ClientId, Finding, Hub};
@@ -19,6 +20,8 @@ const HELLO: Duration = Duration::from_secs(10);
 const BATCH: usize = 256;
 /// What a client may publish before an answer has come. Repeated publications are recognised within a window that is not smaller.
 const CREDIT: Credit = Credit { messages: 1_000, bytes: 4 << 20 };
+/// The stream of what belongs to none.
+const NO_STREAM: StreamId = StreamId(0);
 /// Closing a session for what the client did wrong.
 const MISUSED: u64 = 1;
 
@@ -93,14 +96,22 @@ impl Session {
         }
         // Subscriptions end with the session.
         let mut subscribers = JoinSet::new();
-        let mut received = Vec::new();
+        let (mut received, mut openings) = (Vec::new(), Openings::default());
         loop {
             tokio::select! {
                 number = self.mocket.recv_many(&mut received, BATCH) => {
                     if number.is_err() {
                         return Ok(());
                     }
-                    let answers = self.publish(received.drain(..).map(|message| message.payload))?;
+                    let mut published = Vec::with_capacity(received.len());
+                    for message in received.drain(..) {
+                        if message.stream == NO_STREAM {
+                            published.push(message.payload);
+                        } else if openings.arrived(message.stream, message.payload).is_err() {
+                            return Err("the client opens too many streams at once".to_owned());
+                        }
+                    }
+                    let answers = self.publish(published)?;
                     for answer in answers {
                         if self.mocket.send(answer).await.is_err() {
                             return Ok(());
@@ -112,7 +123,8 @@ impl Session {
                     let permissions = self.access.of(self.mocket.peer_key().as_ref());
                     let most = self.mocket.max_unfragmented();
                     let hub = Arc::clone(&self.hub);
-                    subscribers.spawn(subscriber::run(hub, stream, self.client, permissions, most));
+                    let first = openings.accept(stream.id());
+                    subscribers.spawn(subscriber::run(hub, stream, first, self.client, permissions, most));
                 }
                 Some(_) = subscribers.join_next() => {}
             }
@@ -120,7 +132,7 @@ impl Session {
     }
 
     /// Takes what was published. Returns the answers.
-    fn publish(&mut self, received: impl Iterator<Item = Bytes>) -> Result<Vec<Bytes>, String> {
+    fn publish(&mut self, received: Vec<Bytes>) -> Result<Vec<Bytes>, String> {
         let permissions = self.access.of(self.mocket.peer_key().as_ref());
         let mut answers = Answers::default();
         for payload in received {

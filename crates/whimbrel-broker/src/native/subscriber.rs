@@ -27,17 +27,24 @@ const STEPS: u32 = 4_096;
 /// The most bytes that are read before they are sent.
 const BYTES: usize = 64 << 10;
 
-/// Serves a subscription until its stream or session ends.
+/// Serves a subscription until its stream or session ends. `first` is its first message, if that came already.
 pub(super) async fn run(
     hub: Arc<Hub>,
     mut stream: MessageStream,
+    first: Option<Bytes>,
     client: ClientId,
     permissions: Permissions,
     most: usize,
 ) {
     let sender = stream.sender().build();
-    let Ok(Ok(first)) = timeout(PATIENCE, stream.recv()).await else { return };
-    let attached = attach(&hub, client, &permissions, &first.payload);
+    let first = match first {
+        Some(first) => first,
+        None => match timeout(PATIENCE, stream.recv()).await {
+            Ok(Ok(message)) => message.payload,
+            _ => return,
+        },
+    };
+    let attached = attach(&hub, client, &permissions, &first);
     drop(first);
     let ended = match attached {
         Ok((attachment, subscribed)) => {

@@ -75,7 +75,7 @@ fn json_of(value: Value<'_>) -> serde_json::Value {
 pub(super) fn tell(event: &Event) {
     match event {
         Event::Attached(name) => note(format_args!("attached at broker {name}")),
-        Event::Detached => note("the broker is gone; looking for one"),
+        Event::Detached(why) => note(format_args!("detached: {why}; looking for a broker")),
         Event::Outstanding(outstanding) => {
             let missing = match outstanding.missing {
                 0 => String::new(),

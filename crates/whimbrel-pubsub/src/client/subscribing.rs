@@ -18,8 +18,8 @@ const MOST_PUBLISHERS: usize = 1_024;
 pub enum Event {
     /// It is attached at a broker, of which this is the name.
     Attached(String),
-    /// It has lost its broker, and looks for one.
-    Detached,
+    /// It has lost its broker, or was not served there, for this reason. It looks for one that serves it.
+    Detached(String),
     /// How many messages it will get that it missed. This comes before them.
     Outstanding(Outstanding),
     /// A message.

@@ -21,7 +21,7 @@ pub(super) enum Arrived {
 /// Why a stream is over.
 enum Over {
     /// The session has ended, or the broker cannot serve now.
-    Again,
+    Again(String),
     /// Nothing more comes.
     For(Event),
     /// Nobody listens any more.
@@ -52,15 +52,15 @@ pub(super) async fn run(
                 // Whoever waits for room in the program's queue waits for nothing if nobody is left.
                 () = out.closed() => Over::Dropped,
             };
-            match over {
-                Over::Again => {}
+            let why = match over {
+                Over::Again(why) => why,
                 Over::For(event) => {
                     drop(out.send(Arrived::Event(event)).await);
                     return;
                 }
                 Over::Dropped => return,
-            }
-            if out.send(Arrived::Event(Event::Detached)).await.is_err() {
+            };
+            if out.send(Arrived::Event(Event::Detached(why))).await.is_err() {
                 return;
             }
             if session.mocket().is_closed() {
@@ -99,12 +99,13 @@ impl Attaching {
 
     /// Attaches at the broker of `session`, and hands on what it tells until that is over.
     async fn attend(&mut self, session: &Session, out: &mpsc::Sender<Arrived>) -> Over {
-        let Ok(stream) = session.mocket().open_messages(StreamOptions::default()).await else {
-            return Over::Again;
+        let stream = match session.mocket().open_messages(StreamOptions::default()).await {
+            Ok(stream) => stream,
+            Err(error) => return Over::Again(error.to_string()),
         };
         let frame = SubscriberFrame::Subscribe(self.subscribe(session));
-        if stream.send(frame.encode()).await.is_err() {
-            return Over::Again;
+        if let Err(error) = stream.send(frame.encode()).await {
+            return Over::Again(error.to_string());
         }
         self.listen(stream, session, out).await
     }
@@ -116,7 +117,10 @@ impl Attaching {
         out: &mpsc::Sender<Arrived>,
     ) -> Over {
         loop {
-            let Ok(message) = stream.recv().await else { return Over::Again };
+            let message = match stream.recv().await {
+                Ok(message) => message,
+                Err(error) => return Over::Again(error.to_string()),
+            };
             match SubscriptionFrame::parse(&message.payload) {
                 Ok(SubscriptionFrame::Subscribed(_)) => {
                     self.was_attached = true;
@@ -133,7 +137,9 @@ impl Attaching {
                         }
                     }
                 }
-                Ok(SubscriptionFrame::Ended(refusal)) if refusal.code.is_temporary() => return Over::Again,
+                Ok(SubscriptionFrame::Ended(refusal)) if refusal.code.is_temporary() => {
+                    return Over::Again(refusal.reason);
+                }
                 Ok(SubscriptionFrame::Ended(refusal)) => return Over::For(Event::Refused(refusal)),
                 Err(error) => {
                     return Over::For(Event::Refused(Refusal::new(RefusalCode::Mistake, error)));
