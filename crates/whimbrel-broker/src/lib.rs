@@ -2,6 +2,7 @@
 
 #![warn(missing_debug_implementations)]
 
+pub mod backbone;
 pub mod buffer;
 pub mod hub;
 pub mod matching;
@@ -13,7 +14,9 @@ pub mod native;
 pub mod roaming;
 pub mod selection;
 pub mod selector;
+mod serving;
 pub mod settings;
 mod time;
 
+pub use serving::serve;
 pub use time::{Now, Time};

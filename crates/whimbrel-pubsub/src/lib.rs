@@ -3,7 +3,7 @@
 #![warn(missing_debug_implementations)]
 
 pub mod client;
-mod codec;
+pub mod codec;
 pub mod coverage;
 pub mod frame;
 pub mod message;

@@ -98,7 +98,15 @@ impl Hub {
                 Start::Coverage(coverage) => From::Coverage(coverage.of(id).cloned().unwrap_or_default()),
             };
             let wish = Wish { wanted, from, recover, slow };
-            (id, Reader::attach(&room.read(), wish, self.clock.time()))
+            let now = self.clock.time();
+            let channel = room.read();
+            let reader = Reader::attach(&channel, wish, now);
+            let is_waiting = reader.is_waiting(&channel);
+            drop(channel);
+            if is_waiting {
+                room.write().ask_at_once(now);
+            }
+            (id, reader)
         };
         rooms.map(read).collect()
     }

@@ -5,7 +5,9 @@
 
 mod attached;
 mod attachment;
+mod between;
 mod clock;
+mod links;
 mod room;
 mod signal;
 mod turns;
@@ -19,6 +21,7 @@ use whimbrel_pubsub::message::{BrokerId, ChannelId, Hlc, Message, Origin};
 
 pub use attached::ClientId;
 pub use attachment::{Attach, Attachment, Progress};
+pub use between::{Aged, Outgoing};
 pub use clock::Clock;
 pub use room::{ChannelRules, RoomReport};
 pub use turns::Turns;
@@ -26,6 +29,7 @@ pub use turns::Turns;
 use crate::buffer::Published;
 use crate::matching::{Found, Limits, Table};
 use attached::Attached;
+use links::Links;
 use room::Room;
 
 /// Who a broker is.
@@ -49,6 +53,7 @@ pub struct Hub {
     table: RwLock<Table>,
     attached: Mutex<Attached>,
     turns: Turns,
+    links: Mutex<Links>,
 }
 
 /// Room for finding subscriptions, which a publisher uses again and again.
@@ -63,7 +68,8 @@ impl Hub {
         let rooms = channels.into_iter().map(|rules| Room::new(rules, own, clock.now().time)).collect();
         let table = RwLock::new(Table::new(limits));
         let turns = Turns::default();
-        Arc::new(Self { name, clock, rooms, table, attached: Mutex::default(), turns })
+        let (attached, links) = (Mutex::default(), Mutex::default());
+        Arc::new(Self { name, clock, rooms, table, attached, turns, links })
     }
 
     /// Who this broker is.
@@ -86,6 +92,7 @@ impl Hub {
         let published = room.publish(message.clone(), self.clock.now())?;
         if matches!(published, Published::Taken(_)) {
             self.wake_for(room, &message, finding);
+            self.links().wake();
         }
         Ok(published)
     }
@@ -153,6 +160,10 @@ impl Hub {
 
     fn table_mut(&self) -> std::sync::RwLockWriteGuard<'_, Table> {
         self.table.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn links(&self) -> std::sync::MutexGuard<'_, Links> {
+        self.links.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn attached(&self) -> std::sync::MutexGuard<'_, Attached> {

@@ -2,12 +2,13 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
 
 use whimbrel_pubsub::frame::{Refusal, RefusalCode};
-use whimbrel_pubsub::message::{ChannelId, Hlc, Message, Origin, PartitionId};
+use whimbrel_pubsub::message::{ChannelId, Hlc, Message, Origin, PartitionId, Stamp};
 use whimbrel_pubsub::topic::TopicFilter;
 
-use crate::buffer::{self, Channel, ChannelSettings, Figures, Published, Reach};
+use crate::buffer::{self, Channel, ChannelSettings, Figures, Published, Reach, Received};
 use crate::selection::{PartitionRule, Selection};
 use crate::{Now, Time};
 
@@ -106,6 +107,31 @@ impl Room {
         Ok(published)
     }
 
+    pub(super) fn receive(
+        &self,
+        stamp: Stamp,
+        message: Message,
+        age: Duration,
+        now: Now,
+    ) -> Result<Received, buffer::Refusal> {
+        let received = self.write().receive(stamp, message, age, now)?;
+        if received == Received::Taken {
+            self.since_turn.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(received)
+    }
+
+    /// The highest own sequence.
+    pub(super) fn own_highest(&self) -> u64 {
+        let channel = self.read();
+        channel.log_of(channel.own()).map_or(0, |(_, log)| log.highest())
+    }
+
+    /// How often messages were given up that no broker has.
+    pub(super) fn losses(&self) -> u64 {
+        self.read().losses()
+    }
+
     pub(super) fn follow(&self, former: Hlc, now: Now) {
         self.write().follow(former, now);
     }
@@ -144,7 +170,7 @@ impl Room {
         self.channel.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, Channel> {
+    pub(super) fn write(&self) -> RwLockWriteGuard<'_, Channel> {
         self.channel.write().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -7,15 +7,13 @@ mod subscriber;
 
 use std::sync::Arc;
 
-use whimbrel::Endpoint;
+use whimbrel::Mocket;
 
 pub use access::{Access, Permissions};
 
 use crate::hub::Hub;
 
-/// Serves the clients that connect to `endpoint`, until it is closed.
-pub async fn serve(hub: Arc<Hub>, endpoint: Endpoint, access: Arc<Access>) {
-    while let Some(mocket) = endpoint.accept().await {
-        tokio::spawn(session::run(Arc::clone(&hub), mocket, Arc::clone(&access)));
-    }
+/// Serves a client that has connected, until its session ends.
+pub async fn serve(hub: Arc<Hub>, mocket: Mocket, access: Arc<Access>) {
+    session::run(hub, mocket, access).await;
 }

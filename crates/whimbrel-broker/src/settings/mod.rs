@@ -2,6 +2,7 @@
 
 mod channel;
 mod client;
+mod peer;
 
 use serde::{Deserialize, Serialize};
 use whimbrel::{PublicKey, TransportConfig};
@@ -11,7 +12,9 @@ use whimbrel_service::{ListenSettings, ServiceSettings};
 
 pub use channel::{ChannelSection, PartitionSection, PolicyName};
 pub use client::{ClientSection, OtherClients};
+pub use peer::PeerSection;
 
+use crate::backbone::Peer;
 use crate::hub::{BrokerName, ChannelRules};
 use crate::native::Permissions;
 
@@ -24,6 +27,9 @@ pub struct Settings {
     /// The channels. A message belongs to the first that has its topic. Default: one for all topics.
     #[serde(rename = "channel")]
     pub channels: Vec<ChannelSection>,
+    /// The other brokers of the cluster. Default: none.
+    #[serde(rename = "peer")]
+    pub peers: Vec<PeerSection>,
     /// The clients and what they may do.
     #[serde(rename = "client")]
     pub clients: Vec<ClientSection>,
@@ -68,6 +74,19 @@ pub enum SettingsError {
         /// The mistake.
         why: String,
     },
+    /// A peer has neither key nor URL, or a URL without a key.
+    #[error(
+        "a [[peer]] has no key: write `url = \"whimbrel://KEY@HOST:PORT\"`, or `key = \"…\"` for one that dials this broker"
+    )]
+    NoKey,
+    /// A peer's key and URL differ.
+    #[error("the peer {0} has another key in its url: leave `key` out")]
+    TwoKeys(PublicKey),
+    /// There are peers, and no name of the cluster.
+    #[error(
+        "there are peers, and the cluster has no name: write `cluster = \"…\"` under [broker], the same at each"
+    )]
+    NoCluster,
     /// Two clients have one key.
     #[error("two clients have the key {0}: make one of them")]
     SameKey(PublicKey),
@@ -88,11 +107,27 @@ impl Settings {
                 return Err(SettingsError::SameName(channel.name.clone()));
             }
         }
-        if self.channels.is_empty() {
-            return Ok(vec![ChannelRules::all_topics()]);
-        }
         let channels = self.channels.iter().map(|section| section.rules(id_of(&section.name)));
-        channels.collect()
+        let mut channels = channels.collect::<Result<Vec<_>, _>>()?;
+        if channels.is_empty() {
+            channels.push(ChannelRules::all_topics());
+        }
+        let peers: Vec<_> = self.peers()?.iter().map(|peer| broker_id(&peer.key)).collect();
+        for channel in &mut channels {
+            channel.settings.peers.clone_from(&peers);
+        }
+        Ok(channels)
+    }
+
+    /// The other brokers of the cluster.
+    ///
+    /// # Errors
+    /// One has no key, or the cluster no name.
+    pub fn peers(&self) -> Result<Vec<Peer>, SettingsError> {
+        if !self.peers.is_empty() && self.broker.cluster.is_none() {
+            return Err(SettingsError::NoCluster);
+        }
+        self.peers.iter().map(PeerSection::peer).collect()
     }
 
     /// What each listed client may do, and what others may.

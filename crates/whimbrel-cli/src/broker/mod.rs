@@ -69,6 +69,7 @@ impl CheckCommand {
 fn read(file: &std::path::Path) -> Result<Settings, Misused> {
     let settings: Settings = read_config(file).map_err(|error: ConfigError| Misused(error.to_string()))?;
     let whole = settings.rules().map(drop).and_then(|()| settings.permissions().map(drop));
+    // The peers are among the rules.
     whole.map_err(|error| Misused(format!("{}: {error}", file.display())))?;
     Ok(settings)
 }

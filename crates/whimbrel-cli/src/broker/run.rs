@@ -1,13 +1,16 @@
 //! `whimbrel broker run`: the broker itself.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, OnceLock};
 
 use clap::Args;
-use whimbrel::Config;
+use whimbrel::{Config, PublicKey};
 use whimbrel_broker::hub::Hub;
 use whimbrel_broker::matching::Limits;
-use whimbrel_broker::native::{self, Access};
-use whimbrel_broker::settings::Settings;
+use whimbrel_broker::backbone::{self, Mesh};
+use whimbrel_broker::native::Access;
+use whimbrel_broker::serve;
+use whimbrel_broker::settings::{Settings, SettingsError};
 use whimbrel_pubsub::frame::PROTOCOL;
 use whimbrel_service::key::{default_key_file, own_or_new};
 use whimbrel_service::{Command, ListenOptions, Listening, Service};
@@ -45,11 +48,14 @@ impl RunCommand {
         let hub = Hub::new(settings.name(&endpoint.public_key()), rules, Limits::default());
         let (clients, others) = settings.permissions()?;
         let access = Arc::new(Access::new(clients, others));
-        let shown = Arc::clone(&hub);
-        let more = move || report(&shown);
+        let joined: Arc<OnceLock<Arc<Mesh>>> = Arc::default();
+        let (shown, mesh) = (Arc::clone(&hub), Arc::clone(&joined));
+        let more = move || report(&shown, mesh.get().map_or(0, |mesh| mesh.linked().len()));
         let file = self.sources.config.as_deref();
         let mut service = monitor::start("broker", &settings.service, file, &endpoint, more).await?;
-        let serving = tokio::spawn(native::serve(Arc::clone(&hub), endpoint.clone(), Arc::clone(&access)));
+        let mesh = Mesh::start(Arc::clone(&hub), &endpoint, &settings.peers()?);
+        drop(joined.set(Arc::clone(&mesh)));
+        let serving = tokio::spawn(serve(Arc::clone(&hub), mesh, endpoint.clone(), Arc::clone(&access)));
         let ticking = tokio::spawn(tick(hub));
         print_line(format_args!("listening {url}"))?;
         self.until_stopped(&mut service, &endpoint, &access).await;
@@ -85,12 +91,11 @@ impl RunCommand {
         let mut transport = settings.transport.clone();
         transport.session.send_queue_bytes = transport.session.send_queue_bytes.min(QUEUE);
         let mut admitted = listen.config;
-        admitted.protocols = vec![PROTOCOL.into()];
-        if settings.other_clients.is_none() {
-            admitted.allow = Some(settings.clients.iter().map(|client| client.key).collect());
-        }
+        admitted.protocols = vec![PROTOCOL.into(), backbone::PROTOCOL.into()];
+        admitted.allow = allowed(settings)?;
         let paths = self.sources.transport.paths.paths()?;
-        let config = Config::default().transport(transport).paths(paths).listen(Some(admitted));
+        let config = Config::default().protocol(backbone::PROTOCOL.into());
+        let config = config.transport(transport).paths(paths).listen(Some(admitted));
         let mut options = ListenOptions::new(config).key(path);
         (options.address, options.psk) = (listen.address, listen.psk);
         Ok(options.listen(note).await?)
@@ -105,8 +110,7 @@ impl RunCommand {
         }
         let settings = self.sources.read().map_err(|misused| misused.0)?;
         let (clients, others) = settings.permissions().map_err(|error| error.to_string())?;
-        let keys = settings.other_clients.is_none().then(|| clients.keys().copied().collect());
-        let ended = endpoint.set_allow(keys);
+        let ended = endpoint.set_allow(allowed(&settings).map_err(|error| error.to_string())?);
         let number = clients.len();
         access.replace(clients, others);
         Ok(format!(
@@ -115,6 +119,15 @@ impl RunCommand {
             crate::shown::plural(ended as u64, "session")
         ))
     }
+}
+
+/// The keys that may connect. `None`: any.
+fn allowed(settings: &Settings) -> Result<Option<BTreeSet<PublicKey>>, SettingsError> {
+    if settings.other_clients.is_some() {
+        return Ok(None);
+    }
+    let clients = settings.clients.iter().map(|client| client.key);
+    Ok(Some(clients.chain(settings.peers()?.iter().map(|peer| peer.key)).collect()))
 }
 
 /// Has the hub do what is due.
@@ -127,7 +140,7 @@ async fn tick(hub: Arc<Hub>) {
     }
 }
 
-fn report(hub: &Hub) -> serde_json::Value {
+fn report(hub: &Hub, linked: usize) -> serde_json::Value {
     let name = hub.name();
     let channels = hub.report().into_iter().map(|room| {
         let partitions = room.partitions.iter().map(|figures| {
@@ -140,7 +153,7 @@ fn report(hub: &Hub) -> serde_json::Value {
         })
     });
     serde_json::json!({
-        "name": name.name, "cluster": name.cluster.to_string(), "subscriptions": hub.subscriptions(),
+        "name": name.name, "cluster": name.cluster.to_string(), "subscriptions": hub.subscriptions(), "linked": linked,
         "channels": channels.collect::<Vec<_>>(),
     })
 }
