@@ -20,3 +20,8 @@ mod time;
 
 pub use serving::serve;
 pub use time::{Now, Time};
+
+/// Compiles and runs the example of the package's README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -93,7 +93,7 @@ impl Policy for Watched {
     }
 }
 
-/// What the paper's policy with priorities must lose, percent of messages and of indices: a fifth of the slots, each given for twice the mean
+/// Returns the loss of the paper's policy with priorities, in percent of messages and of indices. A fifth of the slots, each given for twice the mean
 /// absence, holds so many messages a second. The most important get them; the others leave after four fifths of the slots.
 fn pwp_by_hand(point: Point) -> (f64, f64) {
     let (away, filled) = (point.away.as_secs_f64(), point.slots as f64 / point.rate);

@@ -1,4 +1,4 @@
-//! What a subscription gets when it comes, reads and is slow, at one broker.
+//! A subscription at one broker: it comes, reads, and is slow.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

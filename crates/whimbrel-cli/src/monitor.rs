@@ -8,7 +8,7 @@ use whimbrel::Endpoint;
 use whimbrel_service::{ActivityOptions, Asked, Command, Service, ServiceSettings, StoppedBy};
 
 use crate::output::note;
-use crate::settings::Reload;
+use crate::settings::reload::Reload;
 
 /// The monitoring and control options of long-running commands.
 #[derive(Args, Clone, Debug, Default)]

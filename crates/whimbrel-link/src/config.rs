@@ -40,7 +40,7 @@ pub struct LinkConfig {
     pub reorder_by: Span,
     /// When the link holds back what would arrive. Default: never.
     pub hold: Option<Hold>,
-    /// What is dropped before the bottleneck, since it exceeds a rate. Default: nothing.
+    /// The policer, which drops packets before the bottleneck that exceed its rate. Default: none.
     pub police: Option<Policer>,
     /// The probability that a packet arrives twice, 0 to 1. Default: 0.
     pub duplicate: f64,

@@ -20,7 +20,7 @@ pub struct Policer {
 /// The bucket.
 #[derive(Debug, Default)]
 pub(crate) struct Bucket {
-    /// What is missing until it is full, in bits times nanoseconds per second.
+    /// The room left until it is full, in bits times nanoseconds per second.
     missing: u128,
     updated: Time,
 }

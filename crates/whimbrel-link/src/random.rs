@@ -24,12 +24,12 @@ const LEAST_RETURN: f64 = 4e3;
 const STREAM: u64 = 3;
 /// Bytes of a packet, and the payload of messages in it.
 const PACKET: (f64, f64) = (1_500.0, 1_437.0);
-/// What a sender may send before it has heard anything (RFC 6928).
+/// The bytes that a sender may send before it has heard anything (RFC 6928).
 const FIRST_FLIGHT: f64 = 10.0 * PACKET.0;
 /// Bytes of the handshake in each direction.
 const HANDSHAKE: f64 = 400.0;
 
-/// What makes a drawn link hard. A link may have several of these.
+/// A reason why a drawn link is hard. A link may have several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
     /// Packets are lost independently: 0.2 to 20 %.

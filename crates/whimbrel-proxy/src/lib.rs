@@ -35,3 +35,8 @@ pub use multicast::{MulticastError, MulticastMistake, MulticastSettings};
 pub use proxy::{News, Proxy, ProxyStatus, StartError, TcpConnector};
 pub use rule_mistake::RuleMistake;
 pub use settings::{Mode, PeerSettings, Settings, SettingsError, WaysIn};
+
+/// Compiles and runs the example of the package's README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

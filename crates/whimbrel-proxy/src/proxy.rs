@@ -99,7 +99,7 @@ impl std::fmt::Display for News {
     }
 }
 
-/// What sessions over TCP need: see [`Connector::Tcp`].
+/// The parts that sessions over TCP need: see [`Connector::Tcp`].
 #[derive(Debug)]
 pub struct TcpConnector {
     /// The key that this end proves.

@@ -1,4 +1,4 @@
-//! What a rule says to no effect.
+//! Conditions and options of a rule that have no effect.
 
 use crate::compress::Method;
 use crate::policy::{Action, Dns, Ports, Protocol, Rule, WayIn};

@@ -1,4 +1,4 @@
-//! What rules say of the flows that they carry: caps, services, gathering, DNS, holding, and what services and logs learn.
+//! Rules on the flows that they carry: caps, services, gathering, DNS, holding, and what services and logs learn.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::net::SocketAddr;
@@ -353,7 +353,7 @@ impl Spied {
         }
     }
 
-    /// What the program hears, and from which host.
+    /// Returns the datagram that the program hears, and its host.
     async fn hears(&self) -> (u8, Vec<u8>) {
         let mut buffer = [0; 2_000];
         let length = within(self.program.recv(&mut buffer)).await.unwrap();

@@ -9,3 +9,8 @@ pub mod frame;
 pub mod message;
 pub mod property;
 pub mod topic;
+
+/// Compiles and runs the example of the package's README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

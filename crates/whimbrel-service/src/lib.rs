@@ -63,6 +63,7 @@ mod service_options;
 mod service_settings;
 mod signals;
 mod status;
+mod subject;
 mod watch;
 mod with_port;
 

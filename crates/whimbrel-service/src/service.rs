@@ -19,25 +19,11 @@ use crate::readiness::Readiness;
 use crate::service_options::ServiceOptions;
 use crate::signals::{Hangups, Interrupted, Interrupts};
 use crate::status::StatusReport;
+use crate::subject::Subject;
 use crate::watch::Watch;
 
 /// The least time that peers have to ask once more for the end of a session that they missed.
 const FAREWELL: Duration = Duration::from_millis(300);
-
-/// The service, as the control socket reports on it.
-pub(crate) struct Subject {
-    name: String,
-    version: String,
-    began: Instant,
-    endpoint: Endpoint,
-    more: Box<dyn Fn() -> serde_json::Value + Send + Sync>,
-}
-
-impl Subject {
-    pub(crate) fn status(&self) -> StatusReport {
-        StatusReport::new((&self.name, &self.version), self.began, &self.endpoint, (self.more)())
-    }
-}
 
 /// A running service and its interfaces. Dropping it closes the control socket and the metrics server.
 pub struct Service {

@@ -19,7 +19,7 @@ const LONGEST: u64 = 64 << 20;
 #[derive(Debug)]
 pub(crate) struct Watch {
     file: PathBuf,
-    /// What the file held when it was last looked at.
+    /// The content of the file when it was last looked at.
     known: Option<Vec<u8>>,
     changes: mpsc::Receiver<()>,
     /// When it will be looked at, and the latest moment for that.

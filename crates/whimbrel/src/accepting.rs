@@ -6,8 +6,8 @@ use std::task::{Context, Poll, Waker};
 
 use tokio::sync::mpsc;
 
+use crate::lock::lock;
 use crate::mocket::Mocket;
-use crate::shared::lock;
 use crate::wakers::SharedWakers;
 
 /// The receiving end, which any number of tasks may poll.

@@ -1,16 +1,13 @@
-//! Key agreements for PINGs, outside the receive loop if there is a core for it. The loop makes a few at once, which
-//! is fastest. In a flood, the rest waits here for one thread, and the loop goes on with the established connections.
+//! The queue of key agreements for PINGs. A receive loop makes a few at once, which is fastest. In a flood, the rest
+//! waits here for one thread, and the loops go on with the established connections.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use whimbrel_proto::{Agreeing, Time};
 
-use crate::endpoint::EndpointShared;
-use crate::receive::{Door, hand_over, reply_to};
-use crate::serving::serve_at_once;
-use crate::shared::lock;
+use crate::lock::lock;
 
 /// The maximum number of PINGs waiting: about 20 ms of work.
 const MOST_WAITING: usize = 256;
@@ -44,6 +41,16 @@ impl AtOnce {
         }
         granted
     }
+}
+
+/// The fate of a key agreement.
+pub(crate) enum Leaving {
+    /// The receive loop makes it at once.
+    AtOnce(Agreeing),
+    /// There is no room for it.
+    Refused(Agreeing),
+    /// It waits for the thread, which must be started if it is not running.
+    Waits { start: bool },
 }
 
 /// The key agreements that wait for the thread.
@@ -96,50 +103,23 @@ impl Agreements {
         lock(&self.0).made
     }
 
-    /// Leaves an agreement to the thread, and starts the thread if it is not running. Gives the agreement back if the
-    /// loop is to make it at once. Gives it up if there is no room.
-    pub(crate) fn leave(
-        shared: &Arc<EndpointShared>,
-        now: Time,
-        door: &Door,
-        mut agreeing: Agreeing,
-    ) -> Option<Agreeing> {
-        let mut waiting = lock(&shared.agreements.0);
+    /// Adds an agreement, unless it is to be made at once or there is no room.
+    pub(crate) fn leave(&self, now: Time, mut agreeing: Agreeing) -> Leaving {
+        let mut waiting = lock(&self.0);
         if waiting.at_once.takes(now) {
-            return Some(agreeing);
+            return Leaving::AtOnce(agreeing);
         }
         let known = agreeing.is_known();
         if !waiting.has_room(known) {
-            drop(waiting);
-            lock(&shared.proto).abandon(&agreeing);
-            return None;
+            return Leaving::Refused(agreeing);
         }
         agreeing.detach();
-        if waiting.push(known, agreeing) {
-            let (shared, door) = (Arc::clone(shared), door.clone());
-            tokio::task::spawn_blocking(move || work(&shared, &door));
-        }
-        None
+        Leaving::Waits { start: waiting.push(known, agreeing) }
     }
-}
 
-/// Makes agreements until none waits.
-fn work(shared: &Arc<EndpointShared>, door: &Door) {
-    let (mut reply, mut accepted) = (Vec::new(), Vec::new());
-    loop {
-        let next = lock(&shared.agreements.0).next();
-        let Some(agreeing) = next else { return };
-        let (from, to) = agreeing.addresses();
-        let agreed = agreeing.run();
-        let now = shared.clock.now();
-        reply.clear();
-        let found = lock(&shared.proto).handle_agreed(now, agreed, &mut reply);
-        reply_to(&door.socket, from, to, &reply);
-        match found.handle() {
-            Some(handle) => serve_at_once(shared, now, handle, found),
-            None => accepted.push((from, found)),
-        }
-        hand_over(shared, &mut accepted, door);
+    /// Returns the next agreement for the thread. None: the thread ends.
+    pub(crate) fn next(&self) -> Option<Agreeing> {
+        lock(&self.0).next()
     }
 }
 

@@ -1,36 +1,32 @@
 //! An endpoint: a socket and the connections on it.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use whimbrel_net::UdpSocket;
 use whimbrel_proto::crypto::PublicKey;
 use whimbrel_proto::handshake::ServerKey;
-use whimbrel_proto::{
-    ConnectConfig, EndpointAnswer, EndpointEvent, EndpointStats, Handle, Ticket, TicketStore,
-};
+use whimbrel_proto::{ConnectConfig, EndpointStats};
 
 use crate::accepting::Accepting;
 use crate::address::{Opened, ToSocket, ToUrl};
-use crate::agreements::Agreements;
-use crate::clock::{Clock, time_of_day};
+use crate::clock::time_of_day;
 use crate::config::Config;
+use crate::endpoint_shared::EndpointShared;
 use crate::error::{BindError, ConnectError, TicketsError};
 use crate::identity::random_bytes;
 use crate::key_log::KeyLog;
 use crate::locals::Paths;
+use crate::lock::lock;
 use crate::mocket::Mocket;
 use crate::receive::{Door, receive};
 use crate::recording;
 use crate::resolve::resolve;
-use crate::roam::Networks;
-use crate::serving::Company;
-use crate::shared::{Shared, lock};
+use crate::shared::Shared;
 
 /// The most receive loops of an endpoint.
 const MOST_LOOPS: usize = 64;
@@ -56,34 +52,12 @@ impl std::fmt::Debug for Endpoint {
     }
 }
 
-pub(crate) struct EndpointShared {
-    /// The sockets on the endpoint's address, at least one, each with a receive loop.
-    sockets: Vec<Arc<UdpSocket>>,
-    /// The datagrams received by each of them.
-    received: Vec<AtomicU64>,
-    pub(crate) networks: Networks,
-    pub(crate) clock: Clock,
-    pub(crate) key_log: Option<KeyLog>,
-    pub(crate) tickets: Mutex<TicketStore>,
-    pub(crate) proto: Mutex<whimbrel_proto::Endpoint>,
-    pub(crate) agreements: Agreements,
-    pub(crate) connections: Mutex<BTreeMap<Handle, Arc<Shared>>>,
-    pub(crate) config: Config,
-    pub(crate) company: Company,
-    /// Whether the endpoint is being closed and refuses connections.
-    pub(crate) refusing: AtomicBool,
-    /// Changes when a connection is forgotten, and when the last [`Endpoint`] is dropped.
-    pub(crate) changed: watch::Sender<()>,
-    closed: OnceLock<()>,
-}
-
 /// Marks the endpoint as closed when its last clone is dropped.
 struct OpenGuard(Arc<EndpointShared>);
 
 impl Drop for OpenGuard {
     fn drop(&mut self) {
-        self.0.closed.get_or_init(|| ());
-        self.0.changed.send_replace(());
+        self.0.close();
     }
 }
 
@@ -142,23 +116,8 @@ impl Endpoint {
             proto.set_psk(config.psk.clone());
         }
         let (accept, accepting) = mpsc::channel(config.backlog.max(1));
-        let shared = Arc::new(EndpointShared {
-            received: sockets.iter().map(|_| AtomicU64::new(0)).collect(),
-            sockets,
-            networks: Networks::default(),
-            clock: Clock::new(),
-            key_log,
-            tickets: Mutex::new(TicketStore::default()),
-            proto: Mutex::new(proto),
-            agreements: Agreements::new(),
-            connections: Mutex::new(BTreeMap::new()),
-            config,
-            company: Company::default(),
-            refusing: AtomicBool::new(false),
-            changed: watch::Sender::new(()),
-            closed: OnceLock::new(),
-        });
-        for (home, socket) in shared.sockets.iter().enumerate() {
+        let shared = Arc::new(EndpointShared::new(config, proto, sockets, key_log));
+        for (home, socket) in shared.sockets().enumerate() {
             let door = Door { socket: Arc::clone(socket), home, accept: Some(accept.clone()) };
             tokio::spawn(receive(Arc::clone(&shared), door));
         }
@@ -190,7 +149,7 @@ impl Endpoint {
 
     /// Returns how many datagrams each receive loop has received ([`Config::receive_loops`]).
     pub fn received_by_loop(&self) -> Vec<u64> {
-        self.shared.received.iter().map(|count| count.load(Ordering::Relaxed)).collect()
+        self.shared.received()
     }
 
     /// Returns how many key agreements of connecting clients were made outside the receive loops. Where there is more
@@ -389,55 +348,6 @@ impl Endpoint {
             connection.drive();
         }
         debug_assert!(Arc::strong_count(&self.open) > 0);
-    }
-}
-
-impl EndpointShared {
-    /// Returns the endpoint's first socket.
-    pub(crate) fn socket(&self) -> &UdpSocket {
-        self.socket_at(0)
-    }
-
-    /// Returns the endpoint's socket of this number, of which there is at least one.
-    pub(crate) fn socket_at(&self, number: usize) -> &UdpSocket {
-        &self.sockets[number]
-    }
-
-    /// Counts datagrams received by the socket of this number.
-    pub(crate) fn count_received(&self, number: usize, datagrams: u64) {
-        self.received[number].fetch_add(datagrams, Ordering::Relaxed);
-    }
-
-    pub(crate) fn handle_event(&self, handle: Handle, event: EndpointEvent) -> Option<EndpointAnswer> {
-        let answer = lock(&self.proto).handle_event(self.clock.now(), handle, event);
-        if event == EndpointEvent::Drained {
-            self.forget(handle);
-        }
-        answer
-    }
-
-    /// Keeps a ticket for the next connection to its server.
-    pub(crate) fn keep_ticket(&self, ticket: Ticket) {
-        lock(&self.tickets).insert(ticket);
-    }
-
-    pub(crate) fn forget(&self, handle: Handle) {
-        lock(&self.proto).forget(handle);
-        lock(&self.connections).remove(&handle);
-        self.changed.send_replace(());
-    }
-
-    /// Returns all connections.
-    pub(crate) fn all(&self) -> Vec<Arc<Shared>> {
-        lock(&self.connections).values().cloned().collect()
-    }
-
-    pub(crate) fn find(&self, handle: Handle) -> Option<Arc<Shared>> {
-        lock(&self.connections).get(&handle).cloned()
-    }
-
-    pub(crate) fn is_over(&self) -> bool {
-        self.closed.get().is_some() && lock(&self.connections).is_empty()
     }
 }
 

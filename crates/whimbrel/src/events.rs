@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 
 use whimbrel_proto::Event;
 
-use crate::shared::lock;
+use crate::lock::lock;
 
 /// The number of events that a subscriber may fall behind before the oldest are dropped.
 const EVENT_BACKLOG: usize = 256;

@@ -6,8 +6,8 @@ use std::task::Waker;
 use whimbrel_proto::StreamId;
 
 use crate::backlog::Backlog;
-use crate::locked::Woken;
 use crate::stops::Stops;
+use crate::woken::Woken;
 
 /// The tasks that wait for streams, and the streams that wait to be accepted.
 #[derive(Default)]

@@ -5,7 +5,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use crate::shared::lock;
+use crate::lock::lock;
 
 /// The environment variable that names the file. The key log is off unless it is set.
 const VARIABLE: &str = "WHIMBREL_KEYLOGFILE";

@@ -40,11 +40,15 @@
 
 mod accepting;
 mod address;
+mod agreeing;
 mod agreements;
 mod backlog;
 mod clock;
+mod company;
 mod config;
+mod ecn;
 mod endpoint;
+mod endpoint_shared;
 mod error;
 mod events;
 mod held_streams;
@@ -52,10 +56,12 @@ mod identity;
 mod key_log;
 mod local_socket;
 mod locals;
+mod lock;
 mod locked;
 mod message_stream;
 mod mocket;
 mod mocket_set;
+mod networks;
 mod paths;
 mod receive;
 mod recording;
@@ -77,6 +83,7 @@ mod testing;
 mod trust;
 mod turns;
 mod wakers;
+mod woken;
 
 /// Compiles the example of the package's README.
 #[cfg(doctest)]

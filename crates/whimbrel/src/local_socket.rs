@@ -9,7 +9,7 @@ use tokio::task::AbortHandle;
 use whimbrel_net::{SocketOptions, UdpSocket};
 
 use crate::locals::Local;
-use crate::shared::lock;
+use crate::lock::lock;
 
 /// A socket bound to one address of this host, and the task that receives from it. Both end with the last connection
 /// that uses them.

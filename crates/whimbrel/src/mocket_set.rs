@@ -7,8 +7,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use whimbrel_proto::session::Message;
 
 use crate::error::Closed;
+use crate::lock::lock;
 use crate::mocket::Mocket;
-use crate::shared::lock;
 
 /// A set of mockets whose messages one task receives. The application names each with a key. Thousands cost nothing
 /// while they are silent. The mockets take turns, one message each.

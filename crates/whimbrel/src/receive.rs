@@ -7,15 +7,17 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
-use whimbrel_net::{EcnCodepoint, RecvPool, UdpSocket};
+use whimbrel_net::{RecvPool, UdpSocket};
 use whimbrel_proto::wire::packet::{CLEAR_BIT, destination};
-use whimbrel_proto::{ConnectionId, Datagram, Ecn, Routed, Time};
+use whimbrel_proto::{ConnectionId, Datagram, Routed, Time};
 
-use crate::agreements::Agreements;
-use crate::endpoint::EndpointShared;
+use crate::agreeing::leave;
+use crate::ecn::from_net_ecn;
+use crate::endpoint_shared::EndpointShared;
+use crate::lock::lock;
 use crate::mocket::Mocket;
 use crate::serving::{SenderLane, Serving};
-use crate::shared::{Shared, lock};
+use crate::shared::Shared;
 
 /// The number of buffers filled by one receive call. Each may hold several coalesced datagrams.
 const BUFFERS: usize = 8;
@@ -126,7 +128,7 @@ fn route_batch(
         // An agreement that is not left to the other thread runs now: datagrams right behind the PING belong to the
         // connection that it begins.
         let found = match found {
-            Routed::Agreeing(agreeing) => match Agreements::leave(shared, now, door, *agreeing) {
+            Routed::Agreeing(agreeing) => match leave(shared, now, door, *agreeing) {
                 Some(agreeing) => {
                     let agreed = agreeing.run();
                     lock(&shared.proto).handle_agreed(now, agreed, reply)
@@ -209,21 +211,5 @@ fn offer(accept: Option<&mpsc::Sender<Mocket>>, mocket: Mocket) {
     };
     if let Some(refused) = refused {
         refused.abort(0, "the listener does not keep up");
-    }
-}
-
-pub(crate) fn to_net_ecn(ecn: Ecn) -> EcnCodepoint {
-    match ecn {
-        Ecn::Ect0 => EcnCodepoint::Ect0,
-        Ecn::Ect1 => EcnCodepoint::Ect1,
-        Ecn::Ce => EcnCodepoint::Ce,
-    }
-}
-
-fn from_net_ecn(ecn: EcnCodepoint) -> Ecn {
-    match ecn {
-        EcnCodepoint::Ect0 => Ecn::Ect0,
-        EcnCodepoint::Ect1 => Ecn::Ect1,
-        EcnCodepoint::Ce => Ecn::Ce,
     }
 }

@@ -1,52 +1,27 @@
 //! Following the host's networks: connections use addresses as they come and go.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::Arc;
 
-use tokio::task::AbortHandle;
-use whimbrel_net::{AddressWatch, HostAddress, host_addresses};
+use whimbrel_net::{AddressWatch, HostAddress};
 use whimbrel_proto::{LocalAddress, Side};
 
-use crate::endpoint::EndpointShared;
+use crate::endpoint_shared::EndpointShared;
 use crate::error::ConnectError;
-use crate::local_socket::{LocalSocket, LocalSockets};
+use crate::local_socket::LocalSocket;
 use crate::locals::{self, Local, Locals, Paths, Peer};
 use crate::receive::{Door, receive};
-use crate::shared::{Shared, lock};
-
-/// The networks of the host, as the endpoint knows them.
-#[derive(Default)]
-pub(crate) struct Networks {
-    host: Mutex<Arc<[HostAddress]>>,
-    watch: OnceLock<AbortHandle>,
-    sockets: LocalSockets,
-}
-
-impl Drop for Networks {
-    fn drop(&mut self) {
-        if let Some(watch) = self.watch.get() {
-            watch.abort();
-        }
-    }
-}
+use crate::shared::Shared;
 
 impl EndpointShared {
     /// Returns this host's addresses. The first call starts to watch them for changes.
     pub(crate) fn host(self: &Arc<Self>) -> Arc<[HostAddress]> {
-        self.networks.watch.get_or_init(|| {
+        self.networks.host(|| {
             // Starts watching before the first look, so that no change is missed in between.
             let watch = AddressWatch::new();
-            self.look_at_host();
+            self.networks.look();
             tokio::spawn(follow(Arc::downgrade(self), watch)).abort_handle()
-        });
-        Arc::clone(&lock(&self.networks.host))
-    }
-
-    fn look_at_host(&self) {
-        // If the system does not answer, the known addresses are kept.
-        if let Ok(addresses) = host_addresses() {
-            *lock(&self.networks.host) = addresses.into();
-        }
+        })
     }
 
     /// Returns the socket for an address of this host.
@@ -140,7 +115,7 @@ async fn follow(endpoint: std::sync::Weak<EndpointShared>, mut watch: AddressWat
     loop {
         watch.changed().await;
         let Some(endpoint) = endpoint.upgrade() else { return };
-        endpoint.look_at_host();
+        endpoint.networks.look();
         for connection in endpoint.all() {
             connection.networks_changed();
         }

@@ -2,15 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use whimbrel_proto::{Connection, Handle, Routed, Time};
 
 use crate::clock::Clock;
-use crate::endpoint::EndpointShared;
+use crate::endpoint_shared::EndpointShared;
+use crate::lock::lock;
 use crate::locked::Locked;
-use crate::shared::lock;
 use crate::turns::{SLICE, Turn, Turns};
 
 /// The number of datagrams judged together. If none of a run opens, the turn of that peer ends.
@@ -20,32 +19,12 @@ const RUN: usize = 16;
 /// cheapest.
 const UNWATCHED: usize = 4;
 
-/// How long other connections must be quiet before a connection counts as alone again.
-const QUIET: Duration = Duration::from_millis(4);
 /// How often in a row a connection that another thread has locked is passed over while there are others. A peer with paths to
 /// several receive loops could otherwise make each of them wait for the others.
 const PASSES: u32 = 8;
 /// The turn of a connection that is alone. Changing connections less often saves a twentieth of the cost of bulk
 /// transfer.
 const ALONE: Duration = Duration::from_micros(256);
-
-/// Whether several connections of an endpoint were served lately.
-#[derive(Debug, Default)]
-pub(crate) struct Company {
-    /// When that ends, in nanoseconds on the endpoint's clock.
-    until: AtomicU64,
-}
-
-impl Company {
-    pub(crate) fn note(&self, now: Time) {
-        self.until.store((now + QUIET).as_nanos(), Ordering::Relaxed);
-    }
-
-    /// Returns whether other connections may wait, so that turns must be short.
-    pub(crate) fn is_there(&self, now: Time) -> bool {
-        now.as_nanos() < self.until.load(Ordering::Relaxed)
-    }
-}
 
 /// Received datagrams of a socket that wait to be handled by their connections.
 #[derive(Default)]

@@ -10,7 +10,7 @@ use std::future::poll_fn;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -20,16 +20,19 @@ use whimbrel_proto::session::{Outcome, Outgoing, SessionEvent, StreamKind};
 use whimbrel_proto::{CloseReason, Connection, Event, Handle, MessageId, Side, StreamId, Time, Transmit};
 
 use crate::clock::Clock;
-use crate::endpoint::EndpointShared;
+use crate::ecn::to_net_ecn;
+use crate::endpoint_shared::EndpointShared;
 use crate::events::{Events, Subscribers};
 use crate::held_streams::HeldStreams;
 use crate::local_socket::LocalSocket;
 use crate::locals::{Locals, Paths};
-use crate::locked::{Locked, Woken};
+use crate::lock::lock;
+use crate::locked::Locked;
 use crate::recording::Recording;
 use crate::stream_code::StreamCode;
 use crate::submissions::Submissions;
 use crate::wakers::Wakers;
+use crate::woken::Woken;
 
 /// Timers further away than this may fire a little late.
 const HURRY: Duration = Duration::from_secs(8);
@@ -41,11 +44,6 @@ const BURST: u32 = 256;
 const CALLS: u32 = 2;
 /// The same limit if no other connection was served lately.
 const CALLS_ALONE: u32 = 16;
-
-/// Locks a mutex, ignoring poisoning. A panic elsewhere leaves the state no more inconsistent than an error would.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 pub(crate) struct Shared {
     pub(crate) handle: Handle,
@@ -408,7 +406,7 @@ impl Shared {
         let socket = self.socket(via);
         let mut rest = whimbrel_net::Transmit {
             destination: transmit.destination,
-            ecn: transmit.ecn.map(crate::receive::to_net_ecn),
+            ecn: transmit.ecn.map(to_net_ecn),
             contents: &bytes[..transmit.size],
             segment_size: transmit.segment_size,
             // A socket bound to one address cannot send from another.

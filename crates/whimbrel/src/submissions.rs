@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use whimbrel_proto::Time;
 use whimbrel_proto::session::{Admission, Outgoing, Session};
 
-use crate::shared::lock;
+use crate::lock::lock;
 
 #[derive(Default)]
 pub(crate) struct Submissions {

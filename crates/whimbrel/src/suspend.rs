@@ -10,9 +10,10 @@ use whimbrel_proto::{CloseReason, Connection, Handle, StreamId, SuspendMode};
 use crate::clock::time_of_day;
 use crate::endpoint::Endpoint;
 use crate::locals::Locals;
+use crate::lock::lock;
 use crate::message_stream::MessageStream;
 use crate::mocket::Mocket;
-use crate::shared::{MocketState, Shared, lock};
+use crate::shared::{MocketState, Shared};
 use crate::stream::Stream;
 use crate::suspended::SuspendedMocket;
 

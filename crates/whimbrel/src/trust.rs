@@ -6,8 +6,10 @@ use std::collections::BTreeSet;
 use whimbrel_proto::Time;
 use whimbrel_proto::crypto::PublicKey;
 
-use crate::endpoint::{Endpoint, EndpointShared};
-use crate::shared::{Shared, lock};
+use crate::endpoint::Endpoint;
+use crate::endpoint_shared::EndpointShared;
+use crate::lock::lock;
+use crate::shared::Shared;
 
 impl Endpoint {
     /// Replaces the list of keys that may connect. None opens the listener to every key except revoked ones.

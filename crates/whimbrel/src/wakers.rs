@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 use std::task::{Wake, Waker};
 
-use crate::locked::Woken;
-use crate::shared::lock;
+use crate::lock::lock;
+use crate::woken::Woken;
 
 /// The tasks that wait for the same thing. All are woken at once; a task that finds nothing waits again.
 #[derive(Debug, Default)]

@@ -99,3 +99,20 @@ async fn what_is_unread_takes_little_more_memory_than_its_own() {
     println!("{MESSAGES} messages of {LEN} bytes unread: {held} bytes");
     assert!(held <= BUFFERS * 65_536 + 2 * MESSAGES * LEN, "{held} bytes");
 }
+
+/// The most bytes that a subscription may take before events wait in it.
+const SUBSCRIPTION: i64 = 2_048;
+
+#[tokio::test]
+async fn a_subscription_takes_little() {
+    let (_server, _client, near, _far) = pair().await;
+    let before = counting::bytes();
+    counting::switch(true);
+    // The first one also makes the session's list of subscribers.
+    let (first, second) = (near.subscribe(), near.subscribe());
+    counting::switch(false);
+    let bytes = counting::bytes() - before;
+    println!("{bytes} bytes for two");
+    assert!((1..SUBSCRIPTION).contains(&bytes), "{bytes} bytes");
+    drop((first, second));
+}

@@ -97,9 +97,8 @@ async fn handles_are_polled_outside_of_the_runtime() {
     let opened = std::future::poll_fn(|cx| near.poll_open_stream(cx, Some(b"an opening"))).await;
     opened.unwrap().shutdown().await.unwrap();
     assert_eq!(near.recv().await.unwrap().payload, "now the other");
-    let messages = near.open_messages(Default::default()).await.unwrap();
-    messages.send("on a stream").await.unwrap();
-    drop(messages);
+    let opened = std::future::poll_fn(|cx| near.poll_open_messages(cx, Default::default())).await;
+    opened.unwrap().send("on a stream").await.unwrap();
     let reason = near.close(7, "done").await;
     assert_eq!(reason, CloseReason::Local);
     let (message, opening, first, closed) = receiving.join().unwrap();

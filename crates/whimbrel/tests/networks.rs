@@ -71,6 +71,19 @@ impl Cables {
         self.there(&format!("link set far{number} up"));
     }
 
+    /// Waits until the kernel has noticed that both ends are up, which it does behind the scenes.
+    fn wait_for_carrier(&self, number: u8) {
+        let end = std::time::Instant::now() + Duration::from_secs(20);
+        loop {
+            let shown = Command::new("ip").args(["link", "show", &format!("near{number}")]).output().unwrap();
+            if String::from_utf8_lossy(&shown.stdout).contains("state UP") {
+                return;
+            }
+            assert!(std::time::Instant::now() < end, "cable {number} has no carrier");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
     fn pull(&self, number: u8) {
         self.here(&format!("link set near{number} down"));
     }
@@ -105,6 +118,7 @@ fn with_paths<F: Future<Output = u64>>(paths: Paths, test: impl FnOnce(Cables, L
             leave_for_a_new_namespace().unwrap();
             let cables = Cables { far };
             cables.lay(1);
+            cables.wait_for_carrier(1);
             cabled.send(()).unwrap();
             let Ok(Told::Listening(url)) = told.recv() else { panic!("nobody listens") };
             let sent = runtime().block_on(async {
@@ -139,9 +153,12 @@ fn listen(tell: &Sender<Told>, cabled: &Receiver<()>, failed: oneshot::Receiver<
     runtime().block_on(async {
         let endpoint = Endpoint::bind(Config::listen_as(new_identity()), "[::]:4433").await.unwrap();
         tell.send(Told::Listening(format!("whimbrel://{}@10.1.0.2:4433", endpoint.public_key()))).unwrap();
-        let mocket = endpoint.accept().await.unwrap();
+        let session = async {
+            let mocket = endpoint.accept().await.unwrap();
+            take(&mocket).await
+        };
         let came = tokio::select! {
-            came = take(&mocket) => came,
+            came = session => came,
             Err(_) = failed => panic!("the other end has failed"),
         };
         timeout(Duration::from_secs(20), endpoint.wait_idle()).await.ok();

@@ -21,7 +21,7 @@ const EXAMPLES: u64 = 2_000;
 /// The first of them. What is sent later has lower numbers.
 const FIRST_EXAMPLE: u64 = 1 << 40;
 
-/// What our proxy does in an experiment.
+/// How our proxy is set up in an experiment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Wish {
     /// Whether its session is one TCP connection.

@@ -20,7 +20,7 @@ pub(crate) struct ProxyReload;
 const RELOADS: &str = "1,000 reloads";
 const UPGRADES: &str = "100 upgrades";
 const LINK: &str = "rate=20mbit, delay=5ms, loss=1%";
-/// Of each, and in a quick run.
+/// The number of each, and in a quick run.
 const COUNTS: (usize, usize) = (1_000, 100);
 const QUICK_COUNTS: (usize, usize) = (20, 2);
 /// Seconds that one of each takes at most, as a rule, and the pause after it.
@@ -31,7 +31,7 @@ const CONNECTIONS: usize = 50;
 const EVERY_MS: u64 = 50;
 /// How long the reply to a connection's last exchange may take. Over TCP, a lost packet holds up all of them.
 const LAST_MS: u64 = 10_000;
-/// What curl fetches meanwhile, again and again.
+/// The length of the file that curl fetches meanwhile, again and again.
 const BYTES: u64 = 3_000_000;
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -177,7 +177,7 @@ async fn change(
     Ok(took)
 }
 
-/// What came of downloads.
+/// The results of downloads.
 #[derive(Default)]
 struct Downloads {
     whole: u64,

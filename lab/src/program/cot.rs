@@ -17,7 +17,7 @@ use super::watch::Socket;
 use super::web::listen;
 use crate::peer::side;
 
-/// What goes in front of a document's records, and behind them.
+/// The text in front of a document's records, and behind them.
 const HEAD: &str = "<?xml version='1.0' encoding='UTF-8' standalone='yes'?>\n<events>\n";
 const FOOT: &str = "</events>\n";
 /// Time without a record after which none is waited for.
@@ -87,7 +87,7 @@ pub(crate) enum Kind {
     Datagrams,
 }
 
-/// What was sent, or received.
+/// The records that were sent, or received.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Told {
     pub(crate) records: u64,

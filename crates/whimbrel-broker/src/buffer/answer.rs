@@ -1,4 +1,4 @@
-//! What a broker says of gaps of another.
+//! A broker's answer about gaps of another broker.
 
 use std::time::Duration;
 
@@ -31,9 +31,9 @@ pub struct GapAnswer {
     pub by: Origin,
     /// Messages, each with its age by the monotonic clock of the broker that answers.
     pub messages: Vec<(Stamp, Message, Duration)>,
-    /// What the broker had, and has no more.
+    /// Messages that the broker had, and no longer has.
     pub gone: Vec<Range>,
-    /// What never came to the broker.
+    /// Messages that never came to the broker.
     pub absent: Vec<Range>,
 }
 

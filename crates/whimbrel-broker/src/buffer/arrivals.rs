@@ -1,4 +1,4 @@
-//! What is held, in the order in which it came.
+//! The messages that are held, in the order in which they came.
 
 use std::collections::VecDeque;
 

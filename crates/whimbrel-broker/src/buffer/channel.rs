@@ -15,7 +15,7 @@ use super::{ChannelSettings, Entry, LogIndex, OriginLog, PartitionSettings, Reta
 use crate::Time;
 use crate::mutants::{Mutant, planted};
 
-/// What one broker holds of one channel.
+/// The part of a channel that one broker holds.
 #[derive(Debug)]
 pub struct Channel {
     pub(super) settings: ChannelSettings,

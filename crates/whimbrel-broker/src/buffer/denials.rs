@@ -9,7 +9,7 @@ use whimbrel_pubsub::message::{BrokerId, Origin};
 use crate::Time;
 use crate::mutants::{Mutant, planted};
 
-/// What the brokers that were asked do not have of an origin.
+/// The messages of an origin that the brokers that were asked do not have.
 ///
 /// A broker that had a message and overwrote it may have sent a copy before, which can be on its way for a while. What it said is gone
 /// therefore counts only after that while, and then an older word of another broker that the message is absent there counts no more.
@@ -60,7 +60,7 @@ impl Denials {
         (denial.absent, denial.absent_at) = (absent, now);
     }
 
-    /// What of `missing` no broker can have. `on_its_way` is how long a copy may be.
+    /// Returns the part of `missing` that no broker can have. A copy may be on its way for as long as `on_its_way`.
     pub(super) fn lost(
         &mut self,
         missing: Ranges,
@@ -100,7 +100,7 @@ impl Denials {
 }
 
 impl Denial {
-    /// What of `ranges` the broker cannot have, if that was said, or still held, from `since` on.
+    /// Returns the part of `ranges` that the broker cannot have, if that was said, or still held, from `since` on.
     fn of(&self, ranges: &Ranges, since: Time) -> Ranges {
         let gone = ranges.iter().flat_map(|range| self.gone.within(range));
         let absent = ranges.iter().flat_map(|range| self.absent.within(range));

@@ -1,4 +1,4 @@
-//! What a broker holds of a channel, whoever subscribes.
+//! The part of a channel that a broker holds, whoever subscribes.
 //!
 //! A [`Channel`] has slots in partitions. Each partition has a size, and a [`Policy`] that says which message gives way when it is
 //! full. Every message has two places beside that: by origin and sequence in its origin's log, and in the order of arrival. The log also

@@ -2,7 +2,7 @@
 
 use whimbrel_pubsub::message::{Hlc, Message, Origin, Publication, Stamp};
 
-/// What tells a message from an older one: its publisher's number if both have the same publisher, else when it was published and where.
+/// The mark by which a message is told from an older one: its publisher's number if both have the same publisher, else when it was published and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Newness {
     publication: Option<Publication>,

@@ -1,4 +1,4 @@
-//! What is known of the messages of one origin.
+//! Everything known about the messages of one origin.
 
 use std::collections::BTreeMap;
 
@@ -26,11 +26,11 @@ impl LogIndex {
     }
 }
 
-/// What a broker received, holds, and knows to exist of one origin.
+/// The messages of one origin that a broker received, holds, and knows to exist.
 #[derive(Debug)]
 pub struct OriginLog {
     pub(super) origin: Origin,
-    /// What came here, and what no broker has.
+    /// The sequences that came here, and those that no broker has.
     pub(super) received: Ranges,
     pub(super) held: BTreeMap<u64, SlotId>,
     pub(super) tally: Tally,
@@ -88,7 +88,7 @@ impl OriginLog {
         }
     }
 
-    /// What is known to exist and did not come here, in ascending order.
+    /// Returns the sequences that are known to exist and did not come here, in ascending order.
     pub fn missing(&self) -> impl Iterator<Item = Range> + '_ {
         self.all().into_iter().flat_map(|all| self.received.gaps(all))
     }
@@ -143,7 +143,7 @@ impl OriginLog {
         !lost.is_empty() | self.give_up().is_some()
     }
 
-    /// What of the missing no broker can have.
+    /// Returns the missing sequences that no broker can have.
     fn lost(&mut self, settings: &ChannelSettings, now: Time) -> Ranges {
         let long_known = self.long_known(now);
         let missing = self.missing().filter_map(|range| Range::new(range.first, range.last.min(long_known)));

@@ -48,7 +48,7 @@ impl Partition {
         Some(slot)
     }
 
-    /// What it has room for at the present rate.
+    /// Returns the room of the partition at the present rate.
     pub(super) fn room(&self) -> Room {
         let Size { messages, bytes, .. } = self.settings.size;
         let messages = match &self.rate {

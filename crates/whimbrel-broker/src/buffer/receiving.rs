@@ -10,7 +10,7 @@ use super::{Channel, Facts, LogIndex, Newness, Refusal, Slot};
 use crate::mutants::{Mutant, planted};
 use crate::{Now, Time};
 
-/// What became of a message that was published here.
+/// The fate of a message that was published here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Published {
     /// It was taken, under this name.
@@ -19,7 +19,7 @@ pub enum Published {
     Repeated(Stamp),
 }
 
-/// What became of a message of another broker.
+/// The fate of a message from another broker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
     /// It was taken.

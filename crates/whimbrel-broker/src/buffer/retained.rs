@@ -28,7 +28,7 @@ impl RetainedValue {
         self.message.as_ref().filter(|_| self.ends.is_none_or(|end| end > now))
     }
 
-    /// What tells it from older ones.
+    /// Returns the mark by which a newer value is told from an older one.
     pub fn newness(&self) -> &Newness {
         &self.newness
     }

@@ -65,7 +65,7 @@ impl fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-/// What one client has.
+/// The share of one client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Usage {
     pub(super) subscriptions: usize,

@@ -48,7 +48,7 @@ pub struct Found {
     visits: Visits,
 }
 
-/// What a table consists of.
+/// The parts of a table, counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Held {
     /// Subscriptions.

@@ -6,7 +6,7 @@ const MAX_ASKED: usize = 16;
 /// The most values and ranges of a term that is used. IN with more texts is not.
 const MAX_PIECES: usize = 16;
 
-/// What a selector implies about one property: it has one of these values, or a value in one of these ranges.
+/// The values of one property that a selector implies: one of these, or one in one of these ranges.
 #[derive(Debug)]
 pub(super) struct Term {
     pub(super) name: Box<str>,

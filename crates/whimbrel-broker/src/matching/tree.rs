@@ -16,9 +16,9 @@ pub(super) struct Tree {
 struct Node {
     named: BTreeMap<Box<str>, u32>,
     one: Option<u32>,
-    /// Of the filter that ends here.
+    /// The bucket of the filter that ends here.
     here: Option<Box<Bucket>>,
-    /// Of the filter that goes on with `#`.
+    /// The bucket of the filter that goes on with `#`.
     rest: Option<Box<Bucket>>,
 }
 

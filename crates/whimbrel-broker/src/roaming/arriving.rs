@@ -65,7 +65,7 @@ impl Reader {
     }
 }
 
-/// What lies before the first message that is held of each origin. Nobody who begins with what is held misses that.
+/// Returns the coverage of everything before the first message that is held of each origin. A subscription that begins there misses none of it.
 fn before_held(channel: &Channel) -> ChannelCoverage {
     let mut before = ChannelCoverage::default();
     for (_, log) in channel.logs() {

@@ -7,14 +7,14 @@ use super::judging::Verdict;
 use crate::Time;
 use crate::buffer::{Channel, OriginLog};
 
-/// What of an origin came here, is not held any more, and is not covered.
+/// Returns the sequences that came here, are no longer held, and are not covered.
 pub(super) fn gone_in(log: &OriginLog, covered: &Ranges) -> impl Iterator<Item = Range> {
     let all = Range::new(1, log.highest());
     let gaps = all.into_iter().flat_map(|all| covered.gaps(all));
     gaps.flat_map(|gap| log.received().within(gap)).flat_map(|part| unheld(log, part))
 }
 
-/// What of `part` is not held.
+/// Returns the ranges of `part` that are not held.
 fn unheld(log: &OriginLog, part: Range) -> impl Iterator<Item = Range> {
     let ends = log.held(part).map(|(sequence, _)| sequence).chain([part.last + 1]);
     let mut next = part.first;

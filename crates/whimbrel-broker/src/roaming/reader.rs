@@ -13,7 +13,7 @@ use crate::Time;
 use crate::buffer::{Channel, Entry, LogIndex, Slot};
 use crate::mutants::{Mutant, planted};
 
-/// What reading came to.
+/// The result of a step of reading.
 #[derive(Debug, PartialEq, Eq)]
 #[allow(clippy::large_enum_variant, reason = "a box would be an allocation for each delivery")]
 pub enum Read {
@@ -35,14 +35,14 @@ pub struct Reader {
     pub(super) slow: Slow,
     /// By the index of the origin's log.
     pub(super) readings: Vec<Reading>,
-    /// What is covered of origins that are not known here.
+    /// The coverage of origins that are not known here.
     pub(super) strangers: BTreeMap<Origin, Ranges>,
-    /// What was published before the subscription came, until it is read.
+    /// The messages published before the subscription came, until they are read.
     pub(super) behind: Option<Behind>,
     /// The arrival to read next of what was published since.
     pub(super) tail: u64,
     pub(super) walk: Option<Walk>,
-    /// What is to be told before anything else is read. A step adds a few at most.
+    /// The reports that come before anything else is read. A step adds a few at most.
     pub(super) notices: VecDeque<Told>,
     pub(super) came: Time,
     pub(super) totals: Recovered,
@@ -122,7 +122,7 @@ impl Reader {
         behind + channel.end().saturating_sub(self.tail)
     }
 
-    /// What is settled so far, told or not.
+    /// Returns the coverage of everything settled so far, told or not.
     pub fn coverage(&self, channel: &Channel) -> ChannelCoverage {
         let mut coverage = ChannelCoverage::default();
         let known = channel
@@ -297,7 +297,7 @@ impl Reader {
         self.notices.push_back(Told::Recovered(self.totals));
     }
 
-    /// What is known of the origin with this index.
+    /// Returns the view of the origin with this index.
     pub(super) fn reading(&mut self, channel: &Channel, index: LogIndex) -> &mut Reading {
         if index.place() >= self.readings.len() {
             self.adopt(channel);

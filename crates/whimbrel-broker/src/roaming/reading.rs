@@ -1,10 +1,10 @@
-//! What a subscription knows of one origin.
+//! A subscription's view of one origin.
 
 use whimbrel_pubsub::coverage::{MOST_RANGES, Range, Ranges};
 
 use crate::mutants::{Mutant, planted};
 
-/// What a subscription knows of one origin.
+/// A subscription's view of one origin.
 #[derive(Debug, Default)]
 pub(super) struct Reading {
     /// The sequences whose fate is settled.
@@ -72,12 +72,12 @@ impl Reading {
         }
     }
 
-    /// What was settled and not told.
+    /// Takes the range that was settled and not told.
     pub(super) fn take_pending(&mut self) -> Option<Range> {
         self.pending.take()
     }
 
-    /// What was settled and not told, if a gap lies between it and `sequence`.
+    /// Takes the range that was settled and not told, if a gap lies between it and `sequence`.
     pub(super) fn take_apart(&mut self, sequence: u64) -> Option<Range> {
         let pending = self.pending?;
         let between = if sequence > pending.last {
@@ -89,7 +89,7 @@ impl Reading {
         if is_apart && !planted(Mutant::CoverOverGap) { self.pending.take() } else { None }
     }
 
-    /// What was superseded and not told.
+    /// Takes the range that was superseded and not told.
     pub(super) fn take_superseded(&mut self) -> Option<(Range, u64)> {
         self.superseded.take()
     }

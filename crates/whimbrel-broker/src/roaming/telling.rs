@@ -1,4 +1,4 @@
-//! What a subscription is told of messages that it does not get.
+//! Reports to a subscription about messages that it does not get.
 
 use whimbrel_pubsub::coverage::{Count, Cover, Fate, MOST_RANGES, Range, Told};
 use whimbrel_pubsub::message::Origin;
@@ -132,7 +132,7 @@ impl Reader {
     }
 }
 
-/// What has been missing for long, is not covered, and was not told as unknown.
+/// Returns the sequences that have been missing for long, are not covered, and were not reported as unknown.
 fn newly_unknown(log: &OriginLog, reading: &Reading, now: Time) -> Vec<Range> {
     let Some(long_known) = Range::new(1, log.long_known(now)) else { return Vec::new() };
     let missing = log.missing().filter_map(|range| range.and(long_known));

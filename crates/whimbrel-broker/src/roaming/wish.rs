@@ -1,4 +1,4 @@
-//! What a subscription asks for when it comes.
+//! The wishes of a subscription when it comes.
 
 use std::sync::Arc;
 
@@ -37,6 +37,6 @@ pub struct Wish {
     pub from: From,
     /// How it gets what it missed.
     pub recover: Recover,
-    /// What happens if it is too slow.
+    /// Its treatment if it is too slow.
     pub slow: Slow,
 }

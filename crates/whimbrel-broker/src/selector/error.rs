@@ -14,7 +14,7 @@ pub struct SelectorError {
     column: usize,
 }
 
-/// What is wrong with a selector.
+/// The fault of a selector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SelectorFault {
@@ -26,16 +26,16 @@ pub enum SelectorFault {
     TooCostly,
     /// Something else was expected.
     Unexpected {
-        /// What could have come here.
+        /// The tokens that could have come here.
         expected: &'static str,
-        /// What came instead.
+        /// The token that came instead.
         found: Box<str>,
     },
     /// A character belongs to nothing in the language.
     Character {
         /// The character.
         character: char,
-        /// What to write instead, if it can be guessed.
+        /// A correction, if it can be guessed.
         hint: &'static str,
     },
     /// A string has no closing quote.
@@ -66,7 +66,7 @@ impl SelectorError {
         Self { fault, position, line, column }
     }
 
-    /// What is wrong.
+    /// Returns the fault.
     #[must_use]
     pub fn fault(&self) -> &SelectorFault {
         &self.fault

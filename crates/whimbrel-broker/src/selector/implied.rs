@@ -6,7 +6,7 @@ use super::program::{Comparison, Op};
 use super::reach::{Reach, Texts};
 use super::spans::{above, below, promoted};
 
-/// What a part of the program leaves.
+/// The result that a part of the program leaves.
 #[derive(Clone)]
 enum Known<'a> {
     /// The property itself.
@@ -191,7 +191,7 @@ fn ordered(yes: Range, no: Range) -> Outcomes {
     Outcomes { yes: Reach::numbers_between(*yes.start(), *yes.end()), no: no.union(&others) }
 }
 
-/// What is there but of other types than these values have.
+/// Returns all values of other types than these values have.
 fn other_than(values: &Reach) -> Reach {
     let is_number = !values.numbers().is_empty();
     let mut others = Reach::present();

@@ -12,7 +12,7 @@ pub(super) struct Token<'a> {
     pub(super) kind: Kind<'a>,
     /// The number of bytes before it.
     pub(super) at: usize,
-    /// What stands there.
+    /// The token as it stands in the text.
     pub(super) text: &'a str,
 }
 
@@ -22,7 +22,7 @@ pub(super) enum Kind<'a> {
     /// A word of the language, in capitals.
     Word(&'static str),
     Number(Number),
-    /// What stands between the quotes.
+    /// The text between the quotes.
     Text(&'a str),
     /// One or two characters.
     Sign(&'static str),
@@ -107,7 +107,7 @@ impl<'a> Lexer<'a> {
     }
 }
 
-/// What a person means who writes something that other languages have.
+/// Returns a hint for a person who writes an operator of another language.
 fn hint(rest: &str) -> &'static str {
     match rest.as_bytes() {
         [b'!', b'=', ..] => ": write <> for 'not equal'",

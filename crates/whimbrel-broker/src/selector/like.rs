@@ -3,7 +3,7 @@
 pub(super) struct Pattern {
     text: Box<str>,
     escape: Option<char>,
-    /// What stands before, between and behind the `%`, at least one.
+    /// The parts before, between and behind the `%`, at least one.
     segments: Box<[Segment]>,
 }
 

@@ -45,7 +45,7 @@ pub const MAX_STACK: usize = 64;
 /// for each character of the property.
 pub const MAX_GAPPED: usize = 256;
 
-/// What a selector says about a message.
+/// The verdict of a selector on a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Truth {
     /// The message is taken.

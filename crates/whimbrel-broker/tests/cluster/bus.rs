@@ -1,4 +1,4 @@
-//! What joins the brokers: a bus that loses, delays, reorders, and is cut in two at times.
+//! The bus that joins the brokers. It loses, delays, reorders, and is cut in two at times.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use rand_chacha::ChaCha8Rng;
 use whimbrel_broker::buffer::{GapAnswer, GapRequest};
 use whimbrel_pubsub::message::{Message, Origin, Stamp};
 
-/// What brokers send each other.
+/// Something that brokers send each other.
 #[derive(Clone, Debug)]
 pub(crate) enum Frame {
     Message(Stamp, Message, Duration),

@@ -13,7 +13,7 @@ use super::subscriber::{Attachment, How, Subscriber};
 use super::taste::Taste;
 use super::truth::{Name, Truth, Truths};
 
-/// What the checker sees.
+/// The checker's view of a run.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
     pub(crate) nodes: &'a [Node],

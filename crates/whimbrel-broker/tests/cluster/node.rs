@@ -15,7 +15,7 @@ use super::truth::Name;
 pub(crate) struct Node {
     pub(crate) id: usize,
     pub(crate) channel: Channel,
-    /// What really came here in this run, each with the end of its lifetime by this broker's clock.
+    /// The messages that really came here in this run, each with the end of its lifetime by this broker's clock.
     pub(crate) came: BTreeMap<Name, Option<Time>>,
     /// How far the wall clock is off, ms.
     pub(crate) off_ms: i64,

@@ -1,4 +1,4 @@
-//! What a seed makes of the settings.
+//! The settings that a seed draws.
 
 use std::sync::Arc;
 use std::time::Duration;

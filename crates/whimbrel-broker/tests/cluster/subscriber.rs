@@ -14,7 +14,7 @@ use super::node::Node;
 use super::taste::Taste;
 use super::truth::Name;
 
-/// What the checker knows that a saved state has settled, and how.
+/// How the checker knows that a saved state has settled a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum How {
     Delivered,
@@ -35,7 +35,7 @@ pub(crate) struct Attachment {
     pub(crate) slow: Slow,
     /// Deliveries in a tick.
     pub(crate) budget: u32,
-    /// What it had when it came, and what it was told since.
+    /// The messages it had when it came, and those it was told of since.
     pub(crate) settled: BTreeMap<Name, How>,
     /// Covered when it came; the checker does not know each by name.
     pub(crate) brought: ChannelCoverage,
@@ -52,7 +52,7 @@ pub(crate) struct Subscriber {
     pub(crate) taste: Taste,
     pub(crate) state: SubscriptionState,
     pub(crate) settled: BTreeMap<Name, How>,
-    /// What was told as unknown and is open.
+    /// The messages that were reported as unknown and are open.
     pub(crate) unknown: BTreeSet<Name>,
     /// An older state, to which a crash goes back.
     pub(crate) saved: Option<(SubscriptionState, BTreeMap<Name, How>)>,

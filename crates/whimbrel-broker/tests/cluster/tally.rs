@@ -1,8 +1,8 @@
-//! What happened in some runs.
+//! Counts of the events in some runs.
 
 use whimbrel_pubsub::coverage::{Fate, Told};
 
-/// What happened in some runs, so that one sees that everything did.
+/// Counts of the events in some runs, which show that everything happened.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) published: u64,

@@ -1,4 +1,4 @@
-//! What messages are about, and what subscriptions want.
+//! The topics of messages, and the selections of subscriptions.
 
 use std::sync::Arc;
 

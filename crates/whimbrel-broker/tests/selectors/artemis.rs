@@ -1,7 +1,7 @@
 //! Selectors beside those of Artemis, another broker. `cargo xtask selectors` fetches its parser and runs this.
 //!
-//! What Artemis answers has to be what the model says with the deviations of docs/decisions/0042-selectors.md, and what Whimbrel answers
-//! has to be what it says without. Each deviation has to be met.
+//! Artemis must answer as the model does with the deviations of docs/decisions/0042-selectors.md, and Whimbrel as the model does
+//! without them. Each deviation must be met.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -27,7 +27,7 @@ struct Question {
     messages: Vec<Message>,
 }
 
-/// What the oracle answers: `None` if the selector is refused, else a letter for each message.
+/// The oracle's answer: `None` if the selector is refused, else a letter for each message.
 type Answer = Option<Vec<char>>;
 
 fn ask(questions: &[Question]) -> Vec<Answer> {

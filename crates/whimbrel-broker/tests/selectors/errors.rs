@@ -1,4 +1,4 @@
-//! What is refused, with the place and the reason.
+//! Selectors that are refused, with the place and the reason.
 
 use whimbrel_broker::selector::{
     MAX_DEPTH, MAX_GAPPED, MAX_SELECTOR_LEN, MAX_STACK, Selector, SelectorError, SelectorFault,

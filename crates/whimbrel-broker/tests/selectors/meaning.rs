@@ -1,4 +1,4 @@
-//! What selectors mean.
+//! The meaning of selectors.
 
 use whimbrel_broker::selector::Truth;
 use whimbrel_pubsub::property::{Properties, Value};

@@ -1,4 +1,4 @@
-//! What evaluating and matching allocate, and what a table leaves behind.
+//! Allocations of evaluating and matching, and the memory that a table leaves behind.
 
 use std::hint::black_box;
 use std::sync::Arc;

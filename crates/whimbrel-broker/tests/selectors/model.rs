@@ -1,4 +1,4 @@
-//! What an expression means by JMS, written as plainly as it can be, and what Artemis makes of it: the same with some deviations.
+//! The meaning of an expression by JMS, written as plainly as it can be, and by Artemis: the same with some deviations.
 //! docs/decisions/0042-selectors.md lists these by number.
 
 use std::cmp::Ordering;

@@ -36,11 +36,10 @@ struct Partition {
 /// Returns the lines about channels and subscriptions.
 pub(crate) fn describe(more: &Value) -> Vec<String> {
     let More { name, cluster, subscriptions, linked, channels } = More::deserialize(more).unwrap_or_default();
-    let mut lines =
-        vec![
-            format!("broker {name} of cluster {cluster}"),
-            format!("{}, linked with {}", plural(subscriptions, "subscription"), plural(linked, "other broker")),
-        ];
+    let mut lines = vec![
+        format!("broker {name} of cluster {cluster}"),
+        format!("{}, linked with {}", plural(subscriptions, "subscription"), plural(linked, "other broker")),
+    ];
     for Channel { name, arrived, retained, partitions } in &channels {
         lines.push(format!(
             "  channel {name}: {arrived} messages so far, last values of {}",

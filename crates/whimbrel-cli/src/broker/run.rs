@@ -5,9 +5,9 @@ use std::sync::{Arc, OnceLock};
 
 use clap::Args;
 use whimbrel::{Config, PublicKey};
+use whimbrel_broker::backbone::{self, Mesh};
 use whimbrel_broker::hub::Hub;
 use whimbrel_broker::matching::Limits;
-use whimbrel_broker::backbone::{self, Mesh};
 use whimbrel_broker::native::Access;
 use whimbrel_broker::serve;
 use whimbrel_broker::settings::{Settings, SettingsError};

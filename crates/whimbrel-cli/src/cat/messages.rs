@@ -6,10 +6,10 @@ use anyhow::Context;
 use bytes::Bytes;
 use whimbrel::{CloseReason, Closed, Message, Mocket, SendError};
 
-use super::command::CatOptions;
 use super::ending::{close, closing, early, is_polite, say_written, says_written};
 use super::input::{Cut, Input};
 use super::kind;
+use super::options::CatOptions;
 use super::progress::Progress;
 use super::writer::Writer;
 

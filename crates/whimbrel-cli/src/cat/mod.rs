@@ -10,6 +10,7 @@ mod event_report;
 mod input;
 mod kind;
 mod messages;
+mod options;
 mod out;
 mod progress;
 mod reader;

@@ -8,7 +8,7 @@ use whimbrel::{SealError, SnapshotError, SuspendedMocket};
 use whimbrel_service::private_file::{self, Exposure};
 use zeroize::Zeroizing;
 
-use super::command::CatOptions;
+use super::options::CatOptions;
 use crate::output::note;
 
 /// Reads a session from a file. A session that is not sealed is as sensitive as the key.

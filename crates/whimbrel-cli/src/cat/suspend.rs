@@ -15,7 +15,8 @@ use whimbrel_service::private_file::Draft;
 use whimbrel_service::{NoAnswer, bind};
 use zeroize::Zeroizing;
 
-use super::command::{CatOptions, carry_on, finish};
+use super::command::{carry_on, finish};
+use super::options::CatOptions;
 use super::progress::Progress;
 use super::session_file::{self, passphrase};
 use crate::dial::{PskOptions, WaitOption};

@@ -53,7 +53,7 @@ fn protocol(text: &str) -> Result<Protocol, String> {
 
 impl ExplainCommand {
     pub(super) fn run(self) -> anyhow::Result<()> {
-        let settings = super::read(&self.config)?;
+        let settings = super::file::read(&self.config)?;
         let rules = Rules::new(settings.rules.clone()).map_err(|error| Misused(error.to_string()))?;
         let target = self.target()?;
         let origin = Origin { by: self.by, interface: self.interface.map(Into::into), dscp: self.dscp };
@@ -108,7 +108,7 @@ fn unknown<'a>(
     all.filter(|(_, rule)| !rule.matches(key) && rule.might_match(key))
 }
 
-/// What a rule asks for that is not known.
+/// Names the facts that a rule asks for and that are not known.
 fn asked(rule: &Rule, origin: &Origin) -> String {
     let all = [
         ("the way in", !rule.by.is_empty() && origin.by.is_none()),

@@ -2,6 +2,7 @@
 
 mod cleanup;
 mod explain;
+mod file;
 mod flows;
 mod permit;
 mod run;
@@ -11,12 +12,8 @@ mod train;
 mod upgrade;
 
 use clap::{Args, Subcommand};
-use whimbrel_proxy::Settings;
-use whimbrel_proxy::relay::Dictionaries;
-use whimbrel_service::{read_config, refuse_setting};
 
 use crate::output::print_line;
-use crate::process::Misused;
 use crate::status::StatusCommand;
 use cleanup::CleanupCommand;
 use explain::ExplainCommand;
@@ -77,27 +74,7 @@ impl ProxyCommand {
 
 impl CheckCommand {
     fn run(self) -> anyhow::Result<()> {
-        read(&self.file)?;
+        file::read(&self.file)?;
         print_line(format_args!("{} has no mistake", self.file.display()))
     }
-}
-
-/// Reads a file. Options of the command line may complete it.
-fn parse(file: &std::path::Path) -> Result<Settings, Misused> {
-    let settings: Settings = read_config(file).map_err(|error| Misused(error.to_string()))?;
-    if let Err(error) = Dictionaries::read(&settings.dictionaries) {
-        // An empty text has no place to show.
-        let text = std::fs::read_to_string(file).unwrap_or_default();
-        let setting = format!("dictionaries.{}", error.name);
-        let refused = refuse_setting(&file.display().to_string(), &text, &setting, &error.to_string());
-        return Err(Misused(refused.to_string()));
-    }
-    Ok(settings)
-}
-
-/// Reads a file and checks it.
-fn read(file: &std::path::Path) -> Result<Settings, Misused> {
-    let settings = parse(file)?;
-    settings.check().map_err(|error| Misused(format!("{}: {error}", file.display())))?;
-    Ok(settings)
 }

@@ -33,7 +33,7 @@ pub(super) struct Sources {
     /// Listen for peers on this address. Only peers that are allowed are let in: see --allow.
     #[arg(long, value_name = "ADDR", value_parser = units::address)]
     listen: Option<SocketAddr>,
-    /// What carries the sessions of --listen: `whimbrel`, or `tcp` for one TCP connection each, to compare with [default:
+    /// The carrier of the sessions of --listen: `whimbrel`, or `tcp` for one TCP connection each, to compare with [default:
     /// whimbrel].
     #[arg(long, value_name = "CONNECTOR", requires = "listen")]
     connector: Option<Connector>,
@@ -65,7 +65,7 @@ impl Sources {
     /// The file cannot be read, or has a mistake, or the whole makes no sense.
     pub(super) fn read(&self) -> Result<Settings, Misused> {
         let mut settings = match &self.config {
-            Some(file) => super::parse(file)?,
+            Some(file) => super::file::parse(file)?,
             None => Settings::default(),
         };
         let ways = &mut settings.ways_in;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::Settings;
+use super::file::Settings;
 use crate::output::print_line;
 
 /// Checks a configuration file of `perf serve` or `cat listen`.

@@ -5,9 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 use whimbrel_testing::example::{names, with_optional};
 
-use super::Settings;
-use super::file::OPTIONAL;
-use super::reload::collect;
+use super::file::{OPTIONAL, Settings, collect};
 
 const EXAMPLE: &str = include_str!("../../../../docs/whimbrel.toml");
 

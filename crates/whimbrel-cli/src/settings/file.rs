@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use whimbrel::{Config, CostPolicy, Paths, SessionConfig, TransportConfig};
 use whimbrel_proto::session::MAX_STREAMS;
 use whimbrel_service::{
@@ -11,7 +12,6 @@ use whimbrel_service::{
     refuse_setting,
 };
 
-use super::reload::collect;
 use crate::output::note;
 use crate::process::Misused;
 
@@ -154,6 +154,19 @@ fn section_of(setting: &str) -> Option<String> {
     let mut sections = names.filter_map(|name| name.rsplit_once('.'));
     let (section, _) = sections.find(|(_, name)| *name == setting)?;
     Some(section.replace("transport.session", "session"))
+}
+
+/// Collects single settings under their names in the file.
+pub(super) fn collect(name: &str, value: Value, leaves: &mut BTreeMap<String, Value>) {
+    match value {
+        Value::Object(fields) => {
+            for (field, value) in fields {
+                let name = if name.is_empty() { field } else { format!("{name}.{field}") };
+                collect(&name, value, leaves);
+            }
+        }
+        value => drop(leaves.insert(name.to_owned(), value)),
+    }
 }
 
 #[cfg(test)]

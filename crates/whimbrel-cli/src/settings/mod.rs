@@ -4,10 +4,9 @@ mod check;
 #[cfg(test)]
 mod example_tests;
 mod file;
-mod reload;
+pub(crate) mod reload;
 mod sources;
 
 pub use check::CheckCommand;
-pub(crate) use file::Settings;
 pub(crate) use reload::Reload;
 pub(crate) use sources::Sources;

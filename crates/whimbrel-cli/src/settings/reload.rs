@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::Value;
 use whimbrel::{Endpoint, ListenConfig};
 
-use super::{Settings, Sources};
+use super::file::{Settings, collect};
+use super::sources::Sources;
 use crate::process::Misused;
 use crate::shown::plural;
 
@@ -81,19 +81,6 @@ fn changed(running: &Settings, new: &Settings) -> Result<Vec<String>, String> {
     let names: BTreeSet<&String> = running.keys().chain(new.keys()).collect();
     let differs = |name: &&&String| running.get(**name) != new.get(**name) && !LIVE.contains(&name.as_str());
     Ok(names.iter().filter(differs).map(|name| name.replace("transport.session.", "session.")).collect())
-}
-
-/// Collects single settings under their names in the file.
-pub(super) fn collect(name: &str, value: Value, leaves: &mut BTreeMap<String, Value>) {
-    match value {
-        Value::Object(fields) => {
-            for (field, value) in fields {
-                let name = if name.is_empty() { field } else { format!("{name}.{field}") };
-                collect(&name, value, leaves);
-            }
-        }
-        value => drop(leaves.insert(name.to_owned(), value)),
-    }
 }
 
 #[cfg(test)]

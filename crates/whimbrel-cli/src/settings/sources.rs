@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::Settings;
+use super::file::Settings;
 use crate::dial::{ListenArgs, TransportOptions};
 use crate::monitor::MonitorOptions;
 use crate::process::Misused;

@@ -128,7 +128,7 @@ impl Sites {
     }
 }
 
-/// What one member sends, the other hears. The sessions may still be on their way.
+/// Asserts that one member hears what the other sends. The sessions may still be on their way.
 fn joined([from, to]: [&Member; 2], word: &str) -> SocketAddr {
     let heard = (0..100).find_map(|at| {
         let what = format!("{word} {at}");

@@ -12,7 +12,7 @@ use crate::networks::{Net, Networks, until};
 const RULE: &str = "[[rule]]\nname = 'ping'\nprotocol = 'icmp'\nto = ['10.9.0.1/32:icmp', '10.9.0.66/32:icmp', '10.8.0.0/16:icmp', '[fd09::]/16:icmp']";
 const LAN: &str = "interfaces = ['lan0']\noutput = true";
 
-/// What a program hears: from whom, kind and code, and what it repeats of the request (with its identifier), or the data.
+/// An answer that a program hears: from whom, kind and code, and what it repeats of the request (with its identifier), or the data.
 #[derive(Debug, PartialEq, Eq)]
 struct Heard {
     from: String,
@@ -60,7 +60,7 @@ impl Pinger {
         self.socket.send_to(&packet, SocketAddr::new(target, 0)).unwrap();
     }
 
-    /// What comes next about this request.
+    /// Waits for the next answer to this request.
     fn hear(&self, id: u16, sequence: u16, patience: Duration) -> Option<Heard> {
         let (end, mut buffer) = (Instant::now() + patience, [0; 4_096]);
         loop {

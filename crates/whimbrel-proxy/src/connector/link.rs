@@ -30,7 +30,7 @@ pub(crate) enum Link {
 }
 
 impl Link {
-    /// What it is.
+    /// Returns the connector that carries the link.
     pub(crate) fn connector(&self) -> Connector {
         match self {
             Self::Whimbrel(_) => Connector::Whimbrel,

@@ -12,7 +12,7 @@ use super::Connector;
 /// Where a proxy listens for peers. In a file, all stands in one section.
 #[derive(Clone, Debug, Default)]
 pub struct Listen {
-    /// What carries the sessions. Default `whimbrel`. With `tcp`, the address is one of TCP, and of the other settings only the
+    /// The connector that carries the sessions. Default `whimbrel`. With `tcp`, the address is one of TCP, and of the other settings only the
     /// keys matter.
     pub connector: Connector,
     /// The address and the keys, and the transport's settings.

@@ -1,4 +1,4 @@
-//! What carries a session of two proxies: Whimbrel's transport, or one TCP connection, so that what the transport gains can
+//! The connector carries a session of two proxies: Whimbrel's transport, or one TCP connection, so that what the transport gains can
 //! be measured.
 //!
 //! A session opens and accepts streams with an opening, and sends messages. [`Link`] has that, and no more.
@@ -18,7 +18,7 @@ pub use url::{PeerUrl, PeerUrlError};
 
 use serde::{Deserialize, Serialize};
 
-/// What carries a session.
+/// A way to carry a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Connector {

@@ -7,14 +7,14 @@ use whimbrel::{Url, UrlError};
 
 use super::Connector;
 
-/// What stands before the URL of a peer that is dialled over TCP.
+/// The prefix of the URL of a peer that is dialled over TCP.
 const TCP: &str = "whimbrel+tcp://";
 const WHIMBREL: &str = "whimbrel://";
 
 /// Where a peer is dialled: `whimbrel://KEY@HOST:PORT`, or `whimbrel+tcp://KEY@HOST:PORT`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerUrl {
-    /// What carries the session.
+    /// The connector that carries the session.
     pub connector: Connector,
     /// The key, the host and the port.
     pub url: Url,

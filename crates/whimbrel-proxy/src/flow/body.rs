@@ -38,7 +38,7 @@ pub struct Flow<P, C> {
     hand: InHand,
     /// Behind what is in hand to the peer.
     held: Held,
-    /// What was read of the peer while the flow is taken apart. It may come in a great many parts.
+    /// The bytes read from the peer while the flow is taken apart. They may come in a great many parts.
     gathered: BytesMut,
     /// Nothing is handed on meanwhile, so that both ends wait.
     is_held: bool,

@@ -1,4 +1,4 @@
-//! What a flow takes from its program beyond the stream's window while the peer cannot be reached.
+//! The bytes that a flow takes from its program beyond the stream's window while the peer cannot be reached.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

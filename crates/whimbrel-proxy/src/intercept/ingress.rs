@@ -79,7 +79,7 @@ impl Ingress {
         Self(Arc::clone(&self.0), Origin { dscp, ..self.1.clone() })
     }
 
-    /// What is known of how flows come in.
+    /// Returns everything known about how flows come in.
     pub(super) fn origin(&self) -> &Origin {
         &self.1
     }

@@ -1,4 +1,4 @@
-//! What there is in place of multicast on other systems: an error.
+//! On other systems, multicast is an error.
 
 use std::future::Ready;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! What was heard and sent lately on each link, so that nothing goes round.
+//! The datagrams heard and sent lately on each link, so that none goes round.
 //!
 //! A proxy without root sends on with an address of its own, which is on the link. So a source alone does not tell whether
 //! a datagram comes from a proxy. What a datagram says does: who hears on a link what was sent there by a proxy a moment ago
@@ -21,13 +21,13 @@ const MOST: usize = 16_384;
 /// A link, by the index of its interface.
 type Link = u32;
 
-/// What was heard and sent lately.
+/// The datagrams heard and sent lately.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     /// Its keys are nobody's to guess, so nobody can make two datagrams look alike.
     hasher: RandomState,
     heard: Memory<()>,
-    /// What was sent on, and which proxy it came from first.
+    /// The datagrams that were sent on, and which proxy each came from first.
     sent: Memory<Instance>,
 }
 

@@ -24,7 +24,7 @@ pub enum WayIn {
     Tun,
 }
 
-/// What is known of how a flow came in.
+/// Everything known about how a flow came in.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Origin {

@@ -28,7 +28,7 @@ struct All {
     asks: Asks,
 }
 
-/// What rules ask for that costs something to find out.
+/// The facts that rules ask for and that cost something to find out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Asks {
     /// One asks for the interface.
@@ -52,7 +52,7 @@ pub struct Decision {
     pub lifetime: Option<Duration>,
     /// How its datagrams are delivered.
     pub service: Option<Service>,
-    /// What flows of the rule may send together, bit/s.
+    /// The rate that flows of the rule may have together, bit/s.
     pub cap: Option<u64>,
     /// How long a small datagram may wait for others.
     pub gather: Option<Duration>,

@@ -1,6 +1,6 @@
-//! What an end understands beyond the first version of the protocol. Each end says so at the beginning of a session.
+//! The capabilities of an end beyond the first version of the protocol. Each end names them at the beginning of a session.
 
-/// What an end understands. An end of which nothing is known understands nothing.
+/// The capabilities of an end. An end of which nothing is known has none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Capabilities {
     /// Messages that change the cap of a stream.
@@ -13,7 +13,7 @@ const CAPS: u8 = 1;
 const GATHERED: u8 = 2;
 
 impl Capabilities {
-    /// What this version understands.
+    /// The capabilities of this version.
     pub const OURS: Self = Self { caps: true, gathered: true };
 
     /// Returns them as bytes: one for each.

@@ -90,7 +90,7 @@ pub enum Datagram {
     Restart(u64),
     /// The sender's wish for the cap of a stream that it has opened, from now on. Only for peers that understand it.
     Cap(u64, Option<Cap>),
-    /// What the sender understands.
+    /// The capabilities of the sender.
     Capabilities(Capabilities),
     /// Several datagrams: see [`Gathered`](super::Gathered). Only for peers that understand it.
     Gathered(Bytes),
@@ -99,17 +99,17 @@ pub enum Datagram {
 }
 
 impl Announcement {
-    /// What a remote sends to a program.
+    /// Announces datagrams from a remote to a program.
     pub fn to_program(program: SocketAddr, remote: Target, manner: Manner) -> Self {
         Self { program, remote, to_program: true, manner, heard_by: None }
     }
 
-    /// What a program sends to a remote.
+    /// Announces datagrams from a program to a remote.
     pub fn of_program(program: SocketAddr, remote: Target, manner: Manner) -> Self {
         Self { program, remote, to_program: false, manner, heard_by: None }
     }
 
-    /// What a program sends to a group, as this proxy has heard it.
+    /// Announces datagrams from a program to a group, as this proxy has heard them.
     pub fn of_group(program: SocketAddr, group: Target, heard_by: Instance, manner: Manner) -> Self {
         Self { heard_by: Some(heard_by), ..Self::of_program(program, group, manner) }
     }

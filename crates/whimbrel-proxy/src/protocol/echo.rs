@@ -11,7 +11,7 @@ const REQUEST: u8 = 0;
 const REPLY: u8 = 1;
 const ERROR: u8 = 2;
 
-/// What a program knows its request by.
+/// The marks by which a program knows its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct EchoId {
     /// The identifier.

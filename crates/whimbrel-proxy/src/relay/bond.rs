@@ -1,11 +1,11 @@
-//! What the flows of a session share with one another: caps, and what the peer understands.
+//! The state that the flows of a session share: caps, and the capabilities of the peer.
 
 use std::sync::{Mutex, PoisonError};
 
 use super::caps::Caps;
 use crate::protocol::Capabilities;
 
-/// What the flows of a session share.
+/// The state that the flows of a session share.
 #[derive(Debug, Default)]
 pub(crate) struct Bond {
     pub(super) caps: Caps,

@@ -33,7 +33,7 @@ pub(crate) fn cap_of(decision: &Decision) -> Option<Cap> {
 #[derive(Debug, Default)]
 pub(super) struct Caps(Mutex<HashMap<u64, Weak<Bucket>>>);
 
-/// What a group may send now.
+/// The budget of bytes that a group may send now.
 #[derive(Debug)]
 struct Bucket(Mutex<Tokens>);
 

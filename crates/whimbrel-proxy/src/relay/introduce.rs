@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-/// What each header begins with.
+/// The beginning of each header.
 const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
 /// Version 2, for a connection of the proxy itself, and for one of somebody else.
 const LOCAL: u8 = 0x20;

@@ -52,7 +52,7 @@ struct Inner {
     current: watch::Sender<(Vec<Arc<Session>>, PeerState)>,
 }
 
-/// What dials.
+/// The means to dial a peer.
 #[derive(Clone, Debug)]
 pub(crate) struct Dialler {
     pub(crate) endpoint: Endpoint,

@@ -243,7 +243,7 @@ impl Session {
         &self.far
     }
 
-    /// What its flows share.
+    /// The state that its flows share.
     pub(crate) fn bond(&self) -> &Arc<Bond> {
         &self.bond
     }

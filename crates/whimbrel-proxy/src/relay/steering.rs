@@ -36,7 +36,7 @@ pub(crate) enum Steering {
 #[derive(Debug, Default)]
 pub(super) struct Helm(Mutex<HashMap<u64, watch::Sender<Wishes>>>);
 
-/// What the peer wishes for a stream: its priority, and its cap.
+/// The peer's wishes for a stream: its priority, and its cap.
 type Wishes = (Option<u8>, Option<Cap>);
 
 /// A stream that the peer can steer. Dropping it ends that.

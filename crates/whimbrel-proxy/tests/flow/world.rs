@@ -129,7 +129,7 @@ fn target(number: usize) -> Target {
     format!("host-{number}.example:80").parse().unwrap()
 }
 
-/// What the near end's rules are now.
+/// The near end's rules at present.
 struct Now {
     rules: Rules,
     budget: HoldBudget,

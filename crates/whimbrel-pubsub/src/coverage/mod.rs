@@ -1,4 +1,4 @@
-//! What a subscription knows of: the sequences of each origin whose fate it knows.
+//! Coverage: the sequences of each origin whose fate a subscription knows.
 //!
 //! Coverage is the whole state of a semi-durable subscription. A broker tells it in [`Told`]; the subscriber keeps it in a
 //! [`SubscriptionState`], and names it when it arrives at any broker. Numbers from a subscriber change what that subscriber gets, and

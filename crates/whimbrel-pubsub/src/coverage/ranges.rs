@@ -20,7 +20,7 @@ impl Range {
         (self.last - self.first).saturating_add(1)
     }
 
-    /// What both have.
+    /// Returns the part that both have.
     pub fn and(&self, other: Self) -> Option<Self> {
         Self::new(self.first.max(other.first), self.last.min(other.last))
     }
@@ -134,7 +134,7 @@ impl Ranges {
         other.iter().for_each(|range| self.insert(range));
     }
 
-    /// What of `within` is not in the set, in ascending order.
+    /// Returns the parts of `within` that are not in the set, in ascending order.
     pub fn gaps(&self, within: Range) -> impl Iterator<Item = Range> + '_ {
         let mut next = within.first;
         let mut at = self.place(within.first);
@@ -164,7 +164,7 @@ impl Ranges {
         })
     }
 
-    /// What of `within` is in the set, in ascending order.
+    /// Returns the parts of `within` that are in the set, in ascending order.
     pub fn within(&self, within: Range) -> impl Iterator<Item = Range> + '_ {
         let from = self.place(within.first);
         self.ranges[from..].iter().map_while(move |range| range.and(within))

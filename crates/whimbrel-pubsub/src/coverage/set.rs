@@ -22,7 +22,7 @@ impl ChannelCoverage {
         self.origins.is_empty()
     }
 
-    /// What is covered of `origin`.
+    /// Returns the coverage of `origin`.
     pub fn of(&self, origin: Origin) -> Option<&Ranges> {
         self.origins.get(&origin)
     }
@@ -93,7 +93,7 @@ pub struct Coverage {
 }
 
 impl Coverage {
-    /// What is covered of `channel`.
+    /// Returns the coverage of `channel`.
     pub fn of(&self, channel: ChannelId) -> Option<&ChannelCoverage> {
         self.channels.get(&channel)
     }
@@ -103,7 +103,7 @@ impl Coverage {
         self.channels.iter().map(|(channel, coverage)| (*channel, coverage))
     }
 
-    /// What is covered of `channel`, to be added to.
+    /// Returns the coverage of `channel`, to be added to.
     ///
     /// # Errors
     /// There are [`MOST_CHANNELS`] others.

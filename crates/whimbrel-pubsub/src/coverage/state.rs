@@ -1,4 +1,4 @@
-//! What a subscription keeps between two connections.
+//! The state that a subscription keeps between two connections.
 
 use std::fmt;
 
@@ -39,7 +39,7 @@ pub struct SubscriptionState {
     coverage: Coverage,
 }
 
-/// What to do with something that a broker told.
+/// How a subscriber treats something that a broker told it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
     /// It is a message to hand on.
@@ -66,7 +66,7 @@ impl SubscriptionState {
         self.cluster
     }
 
-    /// What the subscription asks for.
+    /// Returns the topics and messages that the subscription asks for.
     pub fn subscription(&self) -> &Subscription {
         &self.subscription
     }
@@ -76,7 +76,7 @@ impl SubscriptionState {
         self.generation
     }
 
-    /// What is covered.
+    /// Returns the coverage.
     pub fn coverage(&self) -> &Coverage {
         &self.coverage
     }

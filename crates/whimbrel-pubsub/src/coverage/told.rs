@@ -1,4 +1,4 @@
-//! What a broker tells a subscription.
+//! The reports of a broker to a subscription.
 
 use std::fmt;
 
@@ -41,7 +41,7 @@ impl fmt::Display for Count {
     }
 }
 
-/// What became of messages that are not delivered.
+/// The fate of messages that are not delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// They were overwritten before they could be delivered, or no broker has them.
@@ -55,7 +55,7 @@ pub enum Fate {
 /// A message for the subscription.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {
-    /// What the delivery covers: the message, and before it messages that do not match.
+    /// The range that the delivery covers: the message, and before it messages that do not match.
     pub cover: Cover,
     /// The message's name.
     pub stamp: Stamp,
@@ -69,7 +69,7 @@ pub struct Delivery {
     pub retained: bool,
 }
 
-/// What a returning subscription will get, told before anything else.
+/// The messages that a returning subscription will get, counted before anything else is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outstanding {
     /// Messages that are held and will be delivered, unless they are overwritten meanwhile.
@@ -80,7 +80,7 @@ pub struct Outstanding {
     pub missing: u64,
 }
 
-/// What a recovery came to, told at its end.
+/// The result of a recovery, told at its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recovered {
     /// Messages that were delivered.
@@ -104,7 +104,7 @@ pub enum Told {
     Fate {
         /// Which they may be.
         cover: Cover,
-        /// What became of them.
+        /// Their fate.
         fate: Fate,
         /// How many of them match.
         count: Count,
@@ -118,7 +118,7 @@ pub enum Told {
 }
 
 impl Told {
-    /// What the subscription covers after this.
+    /// The coverage of the subscription after this.
     pub fn cover(&self) -> Option<Cover> {
         match self {
             Self::Delivery(delivery) => Some(delivery.cover),

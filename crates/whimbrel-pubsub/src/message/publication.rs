@@ -32,7 +32,7 @@ impl Publication {
     }
 }
 
-/// What was published before, for a bounded number of publishers and a window of numbers each. Brokers and subscribers recognise
+/// The numbers that were published before, for a bounded number of publishers and a window of numbers each. Brokers and subscribers recognise
 /// repeated messages by it.
 ///
 /// A value may be remembered with each publication, such as the name of the message.
@@ -58,7 +58,7 @@ impl<T: Clone> Publications<T> {
         Self { publishers: BTreeMap::new(), most: most.max(1), clock: 0, by_age: BTreeMap::new() }
     }
 
-    /// What was remembered with `publication`, if it is in the window.
+    /// Returns the value remembered with `publication`, if it is in the window.
     pub fn find(&self, publication: Publication) -> Option<&T> {
         self.publishers.get(&publication.publisher)?.numbers.get(&publication.number)
     }

@@ -1,4 +1,4 @@
-//! What names a message at every broker.
+//! The name of a message at every broker.
 
 use crate::codec::{Malformed, Parser, put_varint};
 

@@ -46,7 +46,7 @@ pub struct PropertyError {
     name: Option<Box<str>>,
 }
 
-/// What is wrong with properties.
+/// The fault of a list of properties.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PropertyFault {
@@ -73,7 +73,7 @@ impl PropertyError {
         Self { fault, name: Some(shown.into()) }
     }
 
-    /// What is wrong.
+    /// Returns the fault.
     #[must_use]
     pub fn fault(&self) -> PropertyFault {
         self.fault

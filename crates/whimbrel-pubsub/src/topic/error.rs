@@ -9,7 +9,7 @@ pub struct TopicError {
     position: usize,
 }
 
-/// What is wrong with a topic or filter.
+/// The fault of a topic or filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TopicFault {
@@ -48,7 +48,7 @@ impl TopicError {
         Self { position: self.position + by, ..self }
     }
 
-    /// What is wrong.
+    /// Returns the fault.
     #[must_use]
     pub fn fault(&self) -> TopicFault {
         self.fault

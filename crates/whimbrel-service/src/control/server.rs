@@ -20,7 +20,7 @@ use tokio::task::JoinHandle;
 use super::{Answer, LONGEST_REQUEST, Request};
 use crate::command::{Asked, Command, StoppedBy};
 use crate::error::ServiceError;
-use crate::service::Subject;
+use crate::subject::Subject;
 
 /// The maximum number of clients at a time. Further ones wait.
 const CLIENTS: usize = 16;

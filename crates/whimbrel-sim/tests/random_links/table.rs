@@ -1,4 +1,4 @@
-//! What many draws gave, as text.
+//! The results of many draws, as text.
 
 use std::fmt;
 

@@ -23,7 +23,7 @@ const SMALL: usize = 100;
 const SPAN: u64 = 20;
 const SMALL_PACKET: u64 = 160;
 
-/// What a draw gave.
+/// The result of a draw.
 #[derive(Debug)]
 pub(crate) struct Trial {
     pub(crate) seed: u64,

@@ -4,7 +4,7 @@ use tokio::sync::oneshot;
 use whimbrel_proto::MessageId;
 use whimbrel_proto::session::{Outcome, Outgoing};
 
-use super::Mocket;
+use super::handle::Mocket;
 use super::sending::{Refused, translate};
 use crate::error::SendError;
 use crate::locked::Locked;

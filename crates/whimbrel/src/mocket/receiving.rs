@@ -6,9 +6,9 @@ use std::task::{Context, Poll};
 use whimbrel_proto::Time;
 use whimbrel_proto::session::{Batch, Message, Session};
 
-use super::Mocket;
+use super::handle::Mocket;
 use crate::error::Closed;
-use crate::shared::lock;
+use crate::lock::lock;
 
 /// The number of messages fetched from the session at a time.
 const FETCH: usize = 256;

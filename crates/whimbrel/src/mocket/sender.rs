@@ -6,8 +6,9 @@ use bytes::Bytes;
 use whimbrel_proto::session::Outgoing;
 use whimbrel_proto::{Service, StreamId, Tag};
 
+use super::delivery::Delivery;
+use super::handle::Mocket;
 use super::sending::{PLAIN, translate, with};
-use super::{Delivery, Mocket};
 use crate::error::SendError;
 
 /// A builder for a [`Sender`], which chooses how messages travel (Mockets `getSender`).

@@ -8,7 +8,8 @@ use bytes::Bytes;
 use whimbrel_proto::session::Outgoing;
 use whimbrel_proto::{CloseReason, Service, StreamId};
 
-use super::{Mocket, SenderBuilder};
+use super::handle::Mocket;
+use super::sender::SenderBuilder;
 use crate::error::SendError;
 use crate::locked::Locked;
 use crate::shared::MocketState;

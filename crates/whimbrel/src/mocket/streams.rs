@@ -7,7 +7,7 @@ use bytes::Bytes;
 use whimbrel_proto::session::{OpenError, Session, StreamError, StreamKind, StreamOptions};
 use whimbrel_proto::{CloseReason, StreamId};
 
-use super::Mocket;
+use super::handle::Mocket;
 use crate::error::{Closed, StreamOpenError, StreamOptionsError};
 use crate::message_stream::MessageStream;
 use crate::shared::MocketState;
@@ -97,6 +97,20 @@ impl Mocket {
         let opened = ready!(opened).unwrap_or_else(|reason| Err(StreamOpenError::Closed(reason)));
         self.shared.wake(self.shared.lock());
         Poll::Ready(opened.map(|id| Stream::new(self.clone(), id, Bytes::new())))
+    }
+
+    /// Polls to open a message stream, like [`Mocket::open_messages`].
+    ///
+    /// # Errors
+    /// The same as for that method.
+    pub fn poll_open_messages(
+        &self,
+        cx: &mut Context<'_>,
+        options: StreamOptions,
+    ) -> Poll<Result<MessageStream, StreamOpenError>> {
+        let opened = self.poll_changed(cx, |state| opened(state.connection.session().open_messages(options)));
+        let opened = ready!(opened).unwrap_or_else(|reason| Err(StreamOpenError::Closed(reason)));
+        Poll::Ready(opened.map(|id| MessageStream::new(Arc::clone(&self.shared), self.clone(), id)))
     }
 
     async fn open_by(

@@ -6,8 +6,9 @@ use bytes::Bytes;
 use whimbrel_proto::session::{Outgoing, TagSettings};
 use whimbrel_proto::{MessageId, StreamId, Tag};
 
+use super::delivery::Delivery;
+use super::handle::Mocket;
 use super::sending::{PLAIN, translate, with};
-use super::{Delivery, Mocket};
 use crate::error::SendError;
 use crate::locked::Locked;
 

@@ -13,7 +13,7 @@ pub use ran::Ran;
 use super::SlotId;
 use crate::Time;
 
-/// What a policy may go by.
+/// The facts of a message that a policy may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts {
     /// The message's slot.
@@ -48,7 +48,7 @@ impl Room {
         Self { messages: part(self.messages), bytes: part(self.bytes) }
     }
 
-    /// What is left of it beside `other`.
+    /// Returns the room left beside `other`.
     #[must_use]
     pub fn without(&self, other: Self) -> Self {
         Self {

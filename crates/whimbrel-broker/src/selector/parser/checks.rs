@@ -1,4 +1,4 @@
-//! What the parser does with tokens and types.
+//! The parser's checks of tokens and types.
 
 use super::{Kind, MAX_DEPTH, MAX_STACK, Op, Outcome, Parser, Part, SelectorError, SelectorFault, Shape};
 use crate::selector::program::Comparison;

@@ -52,7 +52,7 @@ struct Parser<'a> {
     gapped: usize,
 }
 
-/// What has been written: a part of the program that leaves one value.
+/// A part of the program, written so far, that leaves one value.
 #[derive(Clone, Copy)]
 struct Part {
     shape: Shape,

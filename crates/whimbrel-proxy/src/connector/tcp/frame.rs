@@ -1,4 +1,4 @@
-//! What two ends of a link over TCP tell each other: see docs/proxy-protocol.md.
+//! The frames between two ends of a link over TCP: see docs/proxy-protocol.md.
 
 use bytes::{Buf, Bytes, BytesMut};
 

@@ -115,7 +115,7 @@ impl Incoming {
         is_news
     }
 
-    /// What it has taken from the pool.
+    /// The bytes it has taken from the pool.
     pub(super) fn share_of_pool(&self) -> usize {
         self.window - SHARE
     }

@@ -14,7 +14,7 @@ use crate::protocol::codes;
 
 /// The most streams of the peer at a time. Further ones are reset.
 pub(super) const MOST_STREAMS: usize = 10_000;
-/// What all windows of a link may have beyond their shares, in bytes.
+/// The credit that all windows of a link may have beyond their shares, in bytes.
 pub(super) const POOL: usize = 16 << 20;
 /// The longest piece of a stream in one frame, so that streams take turns.
 const PIECE: usize = 16 * 1024;
@@ -39,7 +39,7 @@ struct State {
     is_of_peer: bool,
 }
 
-/// What a frame means for those who use the link.
+/// The meaning of a frame for those who use the link.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Event {
     /// The peer has opened this stream.

@@ -11,7 +11,7 @@ use whimbrel::{Identity, PublicKey, Secret};
 
 use crate::protocol::PROTOCOL;
 
-/// What the handshake is bound to, so that no other use of the keys fits it.
+/// The prologue to which the handshake is bound, so that no other use of the keys fits it.
 const PROLOGUE: &[u8] = b"whimbrel tcp connector 1";
 /// The most bytes that a record seals. A reader waits for a whole record, so it is short.
 pub(super) const RECORD: usize = 4 * 1024;
@@ -34,7 +34,7 @@ pub(super) enum HandshakeError {
     OtherProtocol,
 }
 
-/// What this end proves, and asks for.
+/// The keys that this end proves, and asks for.
 #[derive(Clone, Debug)]
 pub(crate) struct Keys {
     pub(crate) identity: Identity,

@@ -35,7 +35,7 @@ impl TcpStreamEnds {
         Self { opening, reader: TcpReader { link: link.clone(), id }, writer: TcpWriter { link, id } }
     }
 
-    /// What the peer has sent with the opening.
+    /// The content of the peer's opening.
     pub(crate) fn opening(&self) -> &Bytes {
         &self.opening
     }

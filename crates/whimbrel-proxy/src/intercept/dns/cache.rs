@@ -10,7 +10,7 @@ use crate::protocol::Target;
 /// The most bytes of all answers, and of one. Longer ones are not kept.
 const MOST_BYTES: usize = 4 << 20;
 const LONGEST: usize = 4_096;
-/// What an answer takes beside its bytes, at most.
+/// The most bytes that an answer takes beside its own.
 const BESIDE: usize = 512;
 
 /// Who shares an answer: programs of one rule that asked the same server.
@@ -22,7 +22,7 @@ pub(super) struct Asked {
     pub(super) server: Target,
 }
 
-/// What an answer is found by: who may have it, and the key of its query.
+/// The key of an answer: who may have it, and the key of its query.
 type Place = Arc<(Asked, Box<[u8]>)>;
 
 /// The answers.

@@ -20,7 +20,7 @@ const NO_SUCH_NAME: u8 = 3;
 pub(super) struct Query {
     /// By it the program knows the answer.
     pub(super) id: [u8; 2],
-    /// What equal answers have: the name in lower case with type and class, the flags that matter, and what the program said of
+    /// The key that equal answers share: the name in lower case with type and class, the flags that matter, and what the program said of
     /// itself (EDNS).
     pub(super) key: Box<[u8]>,
     /// The question as it was written.

@@ -29,15 +29,15 @@ pub enum KernelError {
     /// A program says no.
     #[error("`{what}` failed: {why}")]
     Failed {
-        /// What was tried.
+        /// The command.
         what: String,
-        /// What it said.
+        /// Its message.
         why: String,
     },
     /// The system says no.
     #[error("{what}: {error}")]
     System {
-        /// What was tried.
+        /// The action that was tried.
         what: &'static str,
         /// The system's error.
         error: io::Error,

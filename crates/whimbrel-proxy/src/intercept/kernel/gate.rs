@@ -27,7 +27,7 @@ pub(in crate::intercept) struct Gate {
     seen: Seen,
 }
 
-/// What becomes of a SYN that was held, as it came.
+/// The fate of a SYN that was held, as it came.
 #[derive(Debug)]
 pub(in crate::intercept) enum Answer {
     /// The far end is connected.
@@ -109,7 +109,7 @@ impl Gate {
     }
 }
 
-/// What a program is told. `None`: nothing, as if nobody had answered.
+/// Returns the answer to a program. `None`: none, as if nobody had answered.
 fn told(refused: Refused) -> Option<Refusal> {
     if refused == Refused::ProgramGone {
         return None;

@@ -1,4 +1,4 @@
-//! What this host has and does.
+//! The abilities and settings of this host.
 
 use std::fs;
 use std::io;

@@ -1,4 +1,4 @@
-//! What every interception in the kernel needs: an instance with names of its own, rules and routes that are found
+//! The parts that every interception in the kernel needs: an instance with names of its own, rules and routes that are found
 //! again after a kill, and SYNs that wait until the far end has answered.
 
 mod error;

@@ -52,7 +52,7 @@ pub(in crate::intercept) fn tables() -> Result<BTreeSet<u32>, KernelError> {
     Ok(tables)
 }
 
-/// What `ip` shows: nothing, if the kernel lacks the family.
+/// Returns the output of `ip`, which is empty if the kernel lacks the family.
 fn show(arguments: &str) -> Result<String, KernelError> {
     match Program::Ip.run(arguments, "") {
         Err(error @ KernelError::NoProgram { .. }) => Err(error),

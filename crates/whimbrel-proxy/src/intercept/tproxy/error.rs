@@ -22,7 +22,7 @@ pub enum TproxyError {
     /// The kernel would drop what it is handed.
     #[error("the kernel drops SYNs that were held: run `sysctl net.ipv4.conf.all.rp_filter=2`")]
     ReversePath,
-    /// What the flows that go on depend on.
+    /// A setting changed on which the flows that go on depend.
     #[error(
         "[in.tproxy] {0}: the running proxy intercepts with {1}, which cannot change while its flows go on: write that, or stop it first"
     )]

@@ -77,7 +77,7 @@ impl Interception {
         Ok(Self { kernel, tun, tcp, udp, replies, port, has_ipv6 })
     }
 
-    /// What another process needs to go on with it.
+    /// Returns the parts that another process needs to go on with it.
     ///
     /// # Errors
     /// There are too many open files.
@@ -128,7 +128,7 @@ impl Interception {
         tokio::spawn(async move { change(&kernel, wanted, &tell).await });
     }
 
-    /// What is to be intercepted whenever that is asked.
+    /// Returns the traffic to be intercepted, whenever that is asked.
     fn wanted(
         &self,
         settings: &TproxySettings,
@@ -179,7 +179,7 @@ impl Interception {
     }
 }
 
-/// What is intercepted by these settings and rules.
+/// Returns the traffic that these settings and rules intercept.
 fn ruleset(names: Names, settings: &TproxySettings, has_ipv6: bool, rules: &[Rule]) -> Ruleset {
     let pinged = rules.iter().filter(|rule| rule.protocol == Some(Protocol::Icmp));
     let pinged: Vec<IpNet> = pinged.flat_map(Rule::networks).collect();

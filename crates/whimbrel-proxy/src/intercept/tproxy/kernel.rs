@@ -1,4 +1,4 @@
-//! What an instance has in the kernel beside its sockets: the table, rules and routes, and the kill switch.
+//! The objects of an instance in the kernel beside its sockets: the table, rules and routes, and the kill switch.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::intercept::kernel::{Instance, KernelError, Names, Program, remove_rou
 /// The pause before a table is made again that somebody took away.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What an instance has in the kernel. Dropping it takes that away, if it is this process's.
+/// The objects of an instance in the kernel. Dropping this takes them away, if they are this process's.
 #[derive(Debug)]
 pub(super) struct Kernel(Mutex<State>);
 
@@ -22,7 +22,7 @@ pub(super) struct Kernel(Mutex<State>);
 struct State {
     instance: Instance,
     table: Option<Table>,
-    /// What the table is made of. None: another process has made it, perhaps of another version.
+    /// The settings that the table is made from. None: another process has made it, perhaps of another version.
     ruleset: Option<Ruleset>,
     has_kill_switch: bool,
     is_ours: bool,
@@ -43,7 +43,7 @@ impl Kernel {
         Ok(this)
     }
 
-    /// What another process has made. It stays there until [`Kernel::own`].
+    /// Takes over the objects that another process has made. They stay until [`Kernel::own`].
     pub(super) fn of(instance: Instance, table: Option<Table>, has_kill_switch: bool) -> Self {
         Self(Mutex::new(State { instance, table, ruleset: None, has_kill_switch, is_ours: false }))
     }

@@ -1,4 +1,4 @@
-//! What one process hands to another of interception.
+//! The parts of interception that one process hands to another.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -17,7 +17,7 @@ pub(crate) struct InterceptionParts {
     pub(crate) replies: Vec<(SocketAddr, OwnedFd)>,
 }
 
-/// What is known of interception.
+/// Everything known about interception.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct InterceptionNote {
     /// The number of the instance.

@@ -220,7 +220,7 @@ impl Ruleset {
         families.filter(|(_, _, nets)| !nets.is_empty()).map(rule).collect()
     }
 
-    /// What a program sends on a connection whose SYN was held.
+    /// Segments of a program on a connection whose SYN was held.
     fn rest(&self) -> String {
         format!("ct direction original ct mark {:#x}", self.names.hold())
     }

@@ -165,7 +165,7 @@ fn read(from: &mut File, all: &mut Vec<u8>) -> io::Result<usize> {
     Ok(length)
 }
 
-/// What nft says, with what to do about it.
+/// Returns the message of nft, with what to do about it.
 fn explained(name: &str, why: &str) -> KernelError {
     let advice = match why {
         why if why.contains("not permitted") => return KernelError::NoRights,

@@ -23,7 +23,7 @@ const LOOK: Duration = Duration::from_secs(5);
 /// The pause after an error that will not pass at once.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What the programs of both families share.
+/// The state that the programs of both families share.
 #[derive(Debug)]
 pub(super) struct Datagrams {
     ingress: Ingress,

@@ -45,7 +45,7 @@ pub struct TunInterception {
 #[derive(Debug)]
 struct Running(JoinHandle<()>);
 
-/// What serves programs.
+/// The parts that serve programs.
 #[derive(Debug)]
 struct Service {
     device: Arc<Device>,

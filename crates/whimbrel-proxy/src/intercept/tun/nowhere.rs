@@ -1,4 +1,4 @@
-//! What there is in place of a TUN interface on other systems: an error.
+//! On other systems, a TUN interface is an error.
 
 use super::error::TunError;
 use super::settings::TunSettings;

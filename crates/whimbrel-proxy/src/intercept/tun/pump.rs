@@ -35,7 +35,7 @@ pub(super) struct Sent {
     pub(super) dscp: Option<Dscp>,
 }
 
-/// What comes out of the pump, for those who serve programs. Dropping it has the pump refuse connections.
+/// The outlet of the pump, for those who serve programs. Dropping it has the pump refuse connections.
 #[derive(Debug)]
 pub(super) struct Outflow {
     /// Connections that are to be opened. No more than the gate holds.

@@ -174,7 +174,7 @@ mod tests {
         Ends { source: source.parse().unwrap(), destination: destination.parse().unwrap() }
     }
 
-    /// What a host makes of packets.
+    /// Returns the datagram that a host makes of packets.
     fn receive(all: &[Vec<u8>]) -> Option<(Ends, Vec<Bytes>)> {
         let mut fragments = Fragments::default();
         for packet in all {

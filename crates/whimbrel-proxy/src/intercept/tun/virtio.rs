@@ -14,7 +14,7 @@ const DATAGRAMS: u8 = 5;
 /// Congestion was experienced; it is no kind of its own.
 const ECN: u8 = 0x80;
 
-/// What was left undone.
+/// The work that was left undone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Undone {
     /// Whether the checksum is only that of the pseudo-header.

@@ -18,7 +18,7 @@ pub(super) struct Request {
     /// The program, without its identifier.
     pub(super) program: SocketAddr,
     pub(super) target: IpAddr,
-    /// What the program knows it by.
+    /// The marks by which the program knows it.
     pub(super) id: EchoId,
     /// How what comes back is sent.
     pub(super) manner: Manner,

@@ -10,7 +10,7 @@ const V6_REQUEST: u8 = 128;
 const V6_HEADER: usize = 40;
 const HEADER: usize = 8;
 
-/// What came back for a request with this identifier and number.
+/// The answer to a request with this identifier and number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Back<'a> {
     pub(super) id: u16,
@@ -18,7 +18,7 @@ pub(super) struct Back<'a> {
     pub(super) what: Answer<'a>,
 }
 
-/// What came back.
+/// The answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Answer<'a> {
     Reply(&'a [u8]),

@@ -24,7 +24,7 @@ const LONGEST: usize = 1_452;
 /// The largest packet that is received. Replies are as long as their requests.
 const LARGEST: usize = 2_048;
 
-/// What a session's peer has asked.
+/// The requests of a session's peer.
 #[derive(Debug)]
 pub(in crate::relay) struct Pings {
     context: Arc<SessionContext>,

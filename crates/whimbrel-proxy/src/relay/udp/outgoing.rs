@@ -53,7 +53,7 @@ struct Entry {
     /// Whether the peer takes its datagrams compressed, too.
     compresses: bool,
     used: Instant,
-    /// What announces it. A peer that reads nothing and forgets contexts would gather such tasks, so each has one.
+    /// The task that announces it. A peer that reads nothing and forgets contexts would gather such tasks, so each has one.
     announcing: Option<Announcing>,
 }
 

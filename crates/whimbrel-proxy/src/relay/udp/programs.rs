@@ -34,7 +34,7 @@ pub struct Programs {
     echoes: Mutex<Option<mpsc::Sender<EchoReply>>>,
 }
 
-/// What belongs to ICMP echo, with the program.
+/// A reply to an ICMP echo request, with the program that asked.
 pub(crate) type EchoReply = (SocketAddr, Reply);
 
 /// A UDP program that uses a peer. Dropping it takes it out.

@@ -27,7 +27,7 @@ pub(super) struct Machine {
     sockets: SocketSet<'static>,
     socket: SocketHandle,
     link: Link,
-    /// What was not read before both directions had ended.
+    /// The bytes that were not read before both directions had ended.
     rest: VecDeque<Bytes>,
     has_ended: bool,
     is_aborted: bool,
@@ -40,7 +40,7 @@ impl std::fmt::Debug for Machine {
     }
 }
 
-/// What a program has sent, as far as there is anything to read.
+/// The bytes that a program has sent, as far as there are any to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Read {
     Bytes(Bytes),
