@@ -89,6 +89,8 @@ impl RunCommand {
             note(format_args!("made the key {}", path.display()));
         }
         let mut transport = settings.transport.clone();
+        // Nothing is kept here for a client that is away, and a broker that is gone is dialled anew.
+        transport.reattach = None;
         transport.session.send_queue_bytes = transport.session.send_queue_bytes.min(QUEUE);
         let mut admitted = listen.config;
         admitted.protocols = vec![PROTOCOL.into(), backbone::PROTOCOL.into()];

@@ -2,12 +2,10 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::Args;
 use whimbrel::{Config, Endpoint, Url};
-use whimbrel_pubsub::client::{Client, ClientOptions};
-use whimbrel_pubsub::frame::PROTOCOL;
+use whimbrel_pubsub::client::{Client, ClientOptions, endpoint_config};
 use whimbrel_service::bind;
 use whimbrel_service::key::own_or_temporary;
 
@@ -35,9 +33,6 @@ pub(super) struct BrokerOptions {
     transport: TransportOptions,
 }
 
-/// The longest silence before another broker is tried.
-const SILENCE: Duration = Duration::from_secs(10);
-
 impl BrokerOptions {
     /// Starts a client, and waits until it is connected.
     pub(super) async fn connect(&self, give_up: bool) -> anyhow::Result<(Endpoint, Client)> {
@@ -49,11 +44,7 @@ impl BrokerOptions {
             return Err(Misused(text).into());
         }
         let (identity, _) = own_or_temporary(self.key.as_deref())?;
-        let mut transport = self.transport.config();
-        transport.idle_timeout = transport.idle_timeout.min(SILENCE);
-        let config = Config::default()
-            .protocol(PROTOCOL.into())
-            .transport(transport)
+        let config = endpoint_config(Config::default().transport(self.transport.config()))
             .identity(identity)
             .psk(self.psk.read()?)
             .paths(self.transport.paths.paths()?);

@@ -1,9 +1,11 @@
 //! A client of a cluster of brokers: it publishes and subscribes, and goes to another broker when its own is gone.
 //!
 //! ```no_run
-//! use whimbrel_pubsub::client::{Client, ClientOptions, Event, Publish, Subscribing};
+//! use whimbrel::{Config, Endpoint};
+//! use whimbrel_pubsub::client::{Client, ClientOptions, Event, Publish, Subscribing, endpoint_config};
 //!
-//! # async fn example(endpoint: whimbrel::Endpoint, brokers: Vec<whimbrel::Url>) -> Result<(), Box<dyn std::error::Error>> {
+//! # async fn example(brokers: Vec<whimbrel::Url>) -> Result<(), Box<dyn std::error::Error>> {
+//! let endpoint = Endpoint::bind(endpoint_config(Config::default()), "[::]:0").await?;
 //! let client = Client::start(endpoint, ClientOptions::new(brokers));
 //! client.publish(Publish::new("prices/fish", "4.20")).await?.acknowledged().await?;
 //!
@@ -33,7 +35,7 @@ use tokio::task::JoinHandle;
 use whimbrel::Endpoint;
 
 pub use error::{ClientError, PublishError};
-pub use options::{ClientOptions, Durability, Publish, Subscribing};
+pub use options::{ClientOptions, Durability, Publish, Subscribing, endpoint_config};
 pub use publishing::Acknowledgement;
 pub use subscribing::{Event, Subscription};
 
@@ -71,7 +73,7 @@ impl Drop for Driver {
 }
 
 impl Client {
-    /// Starts a client that connects from `endpoint`.
+    /// Starts a client that connects from `endpoint`, which was bound with [`endpoint_config`].
     pub fn start(endpoint: Endpoint, options: ClientOptions) -> Self {
         let (outbox, submitted) = Outbox::new();
         let outbox = Arc::new(outbox);

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use whimbrel::Url;
+use whimbrel::{Config, Url};
 
 use crate::coverage::SubscriptionState;
-use crate::frame::{Recover, Slow};
+use crate::frame::{PROTOCOL, Recover, Slow};
 use crate::message::{Draft, Index, Message, MessageError, Publication, PublisherId};
 use crate::property::Properties;
 
@@ -34,6 +34,20 @@ impl ClientOptions {
             give_up_after: None,
         }
     }
+}
+
+/// How often an idle client probes its broker.
+const KEEP_ALIVE: Duration = Duration::from_secs(5);
+/// The silence after which a broker counts as gone.
+const SILENCE: Duration = Duration::from_secs(15);
+
+/// Sets what the endpoint of a client needs: the application protocol, and that a broker which is silent for 15 s is given up, so that another one
+/// is tried. The client probes an idle broker every 5 s. Change these two in [`Config::transport`] afterwards if you like.
+#[must_use]
+pub fn endpoint_config(config: Config) -> Config {
+    let mut transport = config.transport.clone();
+    (transport.keep_alive, transport.idle_timeout, transport.reattach) = (Some(KEEP_ALIVE), SILENCE, None);
+    config.protocol(PROTOCOL.into()).transport(transport)
 }
 
 /// A message to publish.
