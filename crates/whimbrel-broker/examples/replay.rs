@@ -24,7 +24,7 @@ struct Share(u8);
 
 impl Picks for Share {
     fn picks(&self, message: &Message) -> bool {
-        message.properties().first().is_none_or(|value| *value < self.0)
+        message.properties().last().is_none_or(|value| *value <= self.0)
     }
 }
 
@@ -35,8 +35,12 @@ fn main() {
     let own = Origin { broker: BrokerId(1), epoch: 1 };
     let mut channel = Channel::new(ChannelSettings::new(ChannelId(0)), own, Time::ZERO);
     for number in 0..MESSAGES {
-        let draft =
-            Draft { topic: "t", properties: &[(number % 10) as u8], payload: &[0; 128], ..Draft::default() };
+        let draft = Draft {
+            topic: "t",
+            properties: &[1, b'v', 17, 1 + (number % 10) as u8],
+            payload: &[0; 128],
+            ..Draft::default()
+        };
         let message = draft.finish().expect("a message");
         channel.publish(message, Now { time: Time::ZERO, wall_ms: number }).expect("taken");
     }

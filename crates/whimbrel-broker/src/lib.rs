@@ -2,17 +2,24 @@
 
 #![warn(missing_debug_implementations)]
 
+pub mod backbone;
 pub mod buffer;
+pub mod hub;
 pub mod matching;
 #[cfg(feature = "mutants")]
 pub mod mutants;
 #[cfg(not(feature = "mutants"))]
 mod mutants;
+pub mod native;
 pub mod roaming;
+pub mod selection;
 pub mod selector;
+mod serving;
+pub mod settings;
 pub mod store;
 mod time;
 
+pub use serving::serve;
 pub use time::{Now, Time};
 
 /// Compiles and runs the example of the package's README.

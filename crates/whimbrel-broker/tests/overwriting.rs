@@ -21,6 +21,7 @@ use whimbrel_broker::buffer::{
 };
 use whimbrel_broker::{Now, Time};
 use whimbrel_pubsub::message::{BrokerId, ChannelId, Draft, Index, Message, Origin};
+use whimbrel_pubsub::property::{Lookup, Value};
 
 /// The share of time for which a subscriber is away (Table 1).
 const SHARE: f64 = 0.0742;
@@ -44,7 +45,7 @@ struct Tenth(u8);
 
 impl Picks for Tenth {
     fn picks(&self, message: &Message) -> bool {
-        message.properties() == [self.0]
+        message.property("v") == Some(Value::Integer((self.0 + 1).into()))
     }
 }
 
@@ -148,7 +149,7 @@ fn publish(channel: &mut Channel, point: Point, seed: u64) {
         let time = Time::at(Duration::from_secs_f64(number as f64 / point.rate));
         let draft = Draft {
             topic: "t",
-            properties: &[rng.random_range(0..PARTITIONS)],
+            properties: &[1, b'v', 17, 1 + rng.random_range(0..PARTITIONS)],
             index: Index::new(rng.random_range(1..=10)).unwrap(),
             payload: &[0; 50],
             ..Draft::default()

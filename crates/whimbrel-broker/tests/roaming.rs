@@ -35,7 +35,7 @@ struct Values(&'static [u8]);
 
 impl Picks for Values {
     fn picks(&self, message: &Message) -> bool {
-        message.properties().first().is_some_and(|value| self.0.contains(value))
+        message.properties().last().is_some_and(|value| self.0.contains(&(value - 1)))
     }
 }
 
@@ -49,8 +49,19 @@ fn channel(messages: u64) -> Channel {
     Channel::new(ChannelSettings { partitions, peers, ..ChannelSettings::new(ChannelId(0)) }, OWN, Time::ZERO)
 }
 
-fn draft(value: &[u8; 1]) -> Draft<'_> {
-    Draft { topic: "t", properties: value, payload: b"x", ..Draft::default() }
+/// `v = n + 1`, encoded, for each digit n.
+const PROPERTIES: [[u8; 4]; 10] = {
+    let mut all = [[1, b'v', 17, 0]; 10];
+    let mut digit = 0;
+    while digit < 10 {
+        all[digit][3] = digit as u8 + 1;
+        digit += 1;
+    }
+    all
+};
+
+fn draft(&[value]: &[u8; 1]) -> Draft<'static> {
+    Draft { topic: "t", properties: &PROPERTIES[usize::from(value)], payload: b"x", ..Draft::default() }
 }
 
 fn publish(channel: &mut Channel, values: &[u8], seconds: f64) {

@@ -1,5 +1,6 @@
 //! The parts of the `whimbrel` program, for use in another process: the tests and the demo.
 
+pub mod broker;
 pub mod cat;
 pub mod closed;
 mod commands;
@@ -16,6 +17,7 @@ mod paths;
 pub mod perf;
 pub mod process;
 pub mod proxy;
+pub mod pubsub;
 pub mod settings;
 mod shown;
 #[cfg(unix)]

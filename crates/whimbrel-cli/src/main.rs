@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
+use whimbrel_cli::broker::BrokerCommand;
 use whimbrel_cli::cat::CatCommand;
 use whimbrel_cli::closed::sentence;
 use whimbrel_cli::key::KeyCommand;
@@ -17,6 +18,7 @@ use whimbrel_cli::perf::PerfCommand;
 use whimbrel_cli::process::{Interrupted, Misused};
 #[cfg(unix)]
 use whimbrel_cli::proxy::ProxyCommand;
+use whimbrel_cli::pubsub::{PubCommand, SubCommand};
 use whimbrel_cli::settings::CheckCommand;
 use whimbrel_cli::status::{ReloadCommand, StatusCommand, StopCommand};
 
@@ -37,6 +39,9 @@ enum Command {
     #[cfg(unix)]
     Perf(Box<PerfCommand>),
     Proxy(Box<ProxyCommand>),
+    Broker(Box<BrokerCommand>),
+    Pub(Box<PubCommand>),
+    Sub(Box<SubCommand>),
     #[cfg(unix)]
     Link(Box<LinkCommand>),
     #[cfg(unix)]
@@ -81,6 +86,9 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Key(command) => command.run(),
         Command::Cat(command) => command.run(),
         Command::Proxy(command) => command.run(),
+        Command::Broker(command) => command.run(),
+        Command::Pub(command) => command.run(),
+        Command::Sub(command) => command.run(),
         #[cfg(unix)]
         Command::Perf(command) => command.run(),
         #[cfg(unix)]

@@ -129,6 +129,8 @@ fn describe(status: &StatusReport) -> Vec<String> {
     ];
     if service == "proxy" {
         lines.extend(crate::proxy::describe(more));
+    } else if service == "broker" {
+        lines.extend(crate::broker::describe(more));
     } else if let Value::Object(more) = more {
         lines.extend(more.iter().map(|(name, value)| format!("{name}: {value}")));
     }

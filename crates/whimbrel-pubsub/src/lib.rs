@@ -2,8 +2,10 @@
 
 #![warn(missing_debug_implementations)]
 
-mod codec;
+pub mod client;
+pub mod codec;
 pub mod coverage;
+pub mod frame;
 pub mod message;
 pub mod property;
 pub mod topic;

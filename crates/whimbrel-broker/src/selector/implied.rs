@@ -35,11 +35,19 @@ impl Outcomes {
 }
 
 pub(super) fn implied(ops: &[Op], name: &str) -> Reach {
+    outcomes(ops, name).yes
+}
+
+pub(super) fn excluded(ops: &[Op], name: &str) -> Reach {
+    outcomes(ops, name).no
+}
+
+fn outcomes(ops: &[Op], name: &str) -> Outcomes {
     let mut stack = Vec::new();
     for op in ops {
         step(op, name, &mut stack);
     }
-    pop_condition(&mut stack).yes
+    pop_condition(&mut stack)
 }
 
 fn step<'a>(op: &'a Op, name: &str, stack: &mut Vec<Known<'a>>) {

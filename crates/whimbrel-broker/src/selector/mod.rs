@@ -93,6 +93,12 @@ impl Selector {
         implied::implied(&self.ops, name)
     }
 
+    /// The values that property `name` may have in a message for which the selector is false. It may allow more than these, never less.
+    #[must_use]
+    pub fn excluded(&self, name: &str) -> Reach {
+        implied::excluded(&self.ops, name)
+    }
+
     /// The bytes of memory that the selector takes, about.
     #[must_use]
     pub fn held(&self) -> usize {

@@ -57,7 +57,7 @@ impl Publisher {
         let payload = self.number.to_le_bytes();
         Draft {
             topic: TOPICS[rng.random_range(0..TOPICS.len())],
-            properties: &[rng.random_range(0..10)],
+            properties: &[1, b'v', 17, 1 + rng.random_range(0..10)],
             key: rng.random_bool(0.7).then_some(key),
             index: Index::new(rng.random_range(1..=10)).unwrap(),
             lifetime: rng

@@ -6,7 +6,7 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use whimbrel_broker::roaming::{From, Reader, Recover, Slow, Wish};
 use whimbrel_pubsub::coverage::{
-    ChannelCoverage, ClusterId, Coverage, Heard, Subscription, SubscriptionState, Told,
+    ChannelCoverage, ClusterId, Coverage, Heard, Subscription, SubscriptionId, SubscriptionState, Told,
 };
 use whimbrel_pubsub::message::{ChannelId, Origin};
 
@@ -67,7 +67,7 @@ impl Subscriber {
         let subscription = Subscription { filter: format!("{taste:?}"), selector: None };
         Self {
             taste,
-            state: SubscriptionState::new(ClusterId(1), subscription),
+            state: SubscriptionState::new(SubscriptionId(1), ClusterId(1), subscription),
             settled: BTreeMap::new(),
             unknown: BTreeSet::new(),
             saved: None,

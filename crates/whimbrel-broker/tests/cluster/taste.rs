@@ -8,9 +8,9 @@ use whimbrel_broker::buffer::{Picks, Reach};
 use whimbrel_broker::roaming::Wanted;
 use whimbrel_pubsub::message::Message;
 
-/// Values of the one property, 0 to 9: the first byte of the properties.
+/// Values of the one property, 0 to 9: the last byte of the properties less one.
 pub(crate) fn value(message: &Message) -> u8 {
-    message.properties().first().copied().unwrap_or(0)
+    message.properties().last().map_or(0, |value| value - 1)
 }
 
 /// Picks messages whose property lies in a range and whose topic is one of some.

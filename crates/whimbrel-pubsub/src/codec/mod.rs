@@ -8,10 +8,10 @@ pub(crate) use checksum::{sealed, unsealed};
 
 /// The bytes are not what they should be. Each format says more in its own error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Malformed;
+pub struct Malformed;
 
 /// Appends `value`, seven bits a byte, the lowest first.
-pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push((value as u8) | 0x80);
         value >>= 7;
@@ -20,48 +20,66 @@ pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
 }
 
 /// Appends bytes behind their length.
-pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
 
 /// Reads from the front of some bytes.
 #[derive(Debug)]
-pub(crate) struct Parser<'a> {
+pub struct Parser<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
 impl<'a> Parser<'a> {
-    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+    /// Reads these bytes.
+    pub fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, at: 0 }
     }
 
     /// The number of bytes read so far.
-    pub(crate) fn at(&self) -> usize {
+    pub fn at(&self) -> usize {
         self.at
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether everything was read.
+    pub fn is_empty(&self) -> bool {
         self.at == self.bytes.len()
     }
 
-    pub(crate) fn take(&mut self, length: usize) -> Result<&'a [u8], Malformed> {
+    /// The next bytes.
+    ///
+    /// # Errors
+    /// There are fewer.
+    pub fn take(&mut self, length: usize) -> Result<&'a [u8], Malformed> {
         let end = self.at.checked_add(length).ok_or(Malformed)?;
         let taken = self.bytes.get(self.at..end).ok_or(Malformed)?;
         self.at = end;
         Ok(taken)
     }
 
-    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+    /// The next bytes, as an array.
+    ///
+    /// # Errors
+    /// There are fewer.
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
         self.take(N)?.try_into().map_err(|_| Malformed)
     }
 
-    pub(crate) fn byte(&mut self) -> Result<u8, Malformed> {
+    /// The next byte.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn byte(&mut self) -> Result<u8, Malformed> {
         self.array::<1>().map(|[byte]| byte)
     }
 
-    pub(crate) fn varint(&mut self) -> Result<u64, Malformed> {
+    /// The next number.
+    ///
+    /// # Errors
+    /// There is none, or it is longer than it has to be.
+    pub fn varint(&mut self) -> Result<u64, Malformed> {
         let mut value = 0_u64;
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;
@@ -80,13 +98,19 @@ impl<'a> Parser<'a> {
     }
 
     /// A number of at most `most`.
-    pub(crate) fn number(&mut self, most: usize) -> Result<usize, Malformed> {
+    ///
+    /// # Errors
+    /// There is none, or it is larger.
+    pub fn number(&mut self, most: usize) -> Result<usize, Malformed> {
         let number = usize::try_from(self.varint()?).map_err(|_| Malformed)?;
         if number > most { Err(Malformed) } else { Ok(number) }
     }
 
     /// Bytes behind their length, which is at most `most`.
-    pub(crate) fn bytes(&mut self, most: usize) -> Result<&'a [u8], Malformed> {
+    ///
+    /// # Errors
+    /// There are none, or they are longer.
+    pub fn bytes(&mut self, most: usize) -> Result<&'a [u8], Malformed> {
         let length = self.number(most)?;
         self.take(length)
     }

@@ -11,7 +11,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use super::{ClusterId, StateError, Subscription, SubscriptionState};
+use super::{ClusterId, StateError, Subscription, SubscriptionId, SubscriptionState};
 use crate::codec::{sealed, unsealed};
 
 const MAGIC: &[u8; 12] = b"whimbrel-sub";
@@ -49,17 +49,18 @@ impl StateFile {
         }
     }
 
-    /// Opens the state of `subscription`, or begins it. Returns also whether the file had another filter or selector.
+    /// Opens the state of `subscription`, or begins it with the name `id`. Returns also whether the file had another filter or selector.
     ///
     /// # Errors
     /// As [`StateFile::open`].
     pub fn attach(
         path: &Path,
+        id: SubscriptionId,
         cluster: ClusterId,
         subscription: Subscription,
     ) -> Result<(Self, SubscriptionState, bool), StateError> {
         let (mut file, found) = Self::open(path, cluster)?;
-        let mut state = found.unwrap_or_else(|| SubscriptionState::new(cluster, subscription.clone()));
+        let mut state = found.unwrap_or_else(|| SubscriptionState::new(id, cluster, subscription.clone()));
         let changed = state.select(subscription);
         state.attach();
         file.save(&state)?;
@@ -217,12 +218,14 @@ mod tests {
     #[test]
     fn a_state_is_there_again_after_a_restart() {
         let folder = Folder::new("again");
-        let (mut file, mut state, changed) = StateFile::attach(&folder.file(), HERE, fish()).unwrap();
+        let (mut file, mut state, changed) =
+            StateFile::attach(&folder.file(), SubscriptionId(5), HERE, fish()).unwrap();
         assert!(!changed && state.generation() == 1);
         state.hear(ChannelId(0), &covers(40)).unwrap();
         file.save(&state).unwrap();
         drop(file);
-        let (_file, again, changed) = StateFile::attach(&folder.file(), HERE, fish()).unwrap();
+        let (_file, again, changed) =
+            StateFile::attach(&folder.file(), SubscriptionId(5), HERE, fish()).unwrap();
         assert_eq!((again.coverage(), again.generation(), changed), (state.coverage(), 2, false));
         assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 1, "nothing is left beside it");
     }
@@ -230,7 +233,8 @@ mod tests {
     #[test]
     fn a_state_in_use_is_refused() {
         let folder = Folder::new("in-use");
-        let (mut file, state, _) = StateFile::attach(&folder.file(), HERE, fish()).unwrap();
+        let (mut file, state, _) =
+            StateFile::attach(&folder.file(), SubscriptionId(5), HERE, fish()).unwrap();
         let refused = || matches!(StateFile::open(&folder.file(), HERE), Err(StateError::InUse(_)));
         assert!(refused());
         file.save(&state).unwrap();
@@ -242,12 +246,14 @@ mod tests {
     #[test]
     fn another_selection_covers_nothing() {
         let folder = Folder::new("selection");
-        let (mut file, mut state, _) = StateFile::attach(&folder.file(), HERE, fish()).unwrap();
+        let (mut file, mut state, _) =
+            StateFile::attach(&folder.file(), SubscriptionId(5), HERE, fish()).unwrap();
         state.hear(ChannelId(0), &covers(40)).unwrap();
         file.save(&state).unwrap();
         drop(file);
         let other = Subscription { selector: None, ..fish() };
-        let (_file, state, changed) = StateFile::attach(&folder.file(), HERE, other).unwrap();
+        let (_file, state, changed) =
+            StateFile::attach(&folder.file(), SubscriptionId(5), HERE, other).unwrap();
         assert!(changed && state.coverage().of(ChannelId(0)).is_none());
     }
 
@@ -255,7 +261,7 @@ mod tests {
     fn what_cannot_be_used_is_refused_with_the_reason_and_kept() {
         let folder = Folder::new("refused");
         let path = folder.file();
-        let whole = encode(&SubscriptionState::new(HERE, fish()));
+        let whole = encode(&SubscriptionState::new(SubscriptionId(5), HERE, fish()));
         let why = |bytes: &[u8], cluster| {
             fs::write(&path, bytes).unwrap();
             let why = StateFile::open(&path, cluster).unwrap_err().to_string();

@@ -17,7 +17,7 @@ pub use error::{CoverageError, StateError};
 pub use file::StateFile;
 pub use ranges::{Range, Ranges};
 pub use set::{ChannelCoverage, Coverage};
-pub use state::{ClusterId, Heard, Subscription, SubscriptionState};
+pub use state::{ClusterId, Heard, Subscription, SubscriptionId, SubscriptionState};
 pub use told::{Count, Cover, Delivery, Fate, Outstanding, Recovered, Told};
 
 /// The most ranges of one origin. Beyond, the oldest gap is closed and told as unknown.

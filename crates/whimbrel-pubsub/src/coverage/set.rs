@@ -17,6 +17,11 @@ impl ChannelCoverage {
         self.origins.get(&origin).is_some_and(|ranges| ranges.contains(sequence))
     }
 
+    /// Whether nothing is covered.
+    pub fn is_empty(&self) -> bool {
+        self.origins.is_empty()
+    }
+
     /// Returns the coverage of `origin`.
     pub fn of(&self, origin: Origin) -> Option<&Ranges> {
         self.origins.get(&origin)

@@ -16,7 +16,11 @@ impl fmt::Display for ClusterId {
     }
 }
 
-/// The topics and messages that a subscription asks for.
+/// A subscription's state, named by a random number: two devices with copies of one state have the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SubscriptionId(pub u128);
+
+/// What a subscription asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subscription {
     /// The topic filter.
@@ -28,6 +32,7 @@ pub struct Subscription {
 /// The state of a semi-durable subscription: all that anybody keeps for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubscriptionState {
+    id: SubscriptionId,
     cluster: ClusterId,
     subscription: Subscription,
     generation: u64,
@@ -46,9 +51,14 @@ pub enum Heard {
 }
 
 impl SubscriptionState {
-    /// The state of a new subscription, which covers nothing.
-    pub fn new(cluster: ClusterId, subscription: Subscription) -> Self {
-        Self { cluster, subscription, generation: 0, coverage: Coverage::default() }
+    /// The state of a new subscription, which covers nothing. `id` is a new random number.
+    pub fn new(id: SubscriptionId, cluster: ClusterId, subscription: Subscription) -> Self {
+        Self { id, cluster, subscription, generation: 0, coverage: Coverage::default() }
+    }
+
+    /// Its name.
+    pub fn id(&self) -> SubscriptionId {
+        self.id
     }
 
     /// The cluster to which the coverage belongs.
@@ -110,7 +120,8 @@ impl SubscriptionState {
     }
 
     pub(super) fn encode(&self) -> Vec<u8> {
-        let mut out = self.cluster.0.to_le_bytes().to_vec();
+        let mut out = self.id.0.to_le_bytes().to_vec();
+        out.extend_from_slice(&self.cluster.0.to_le_bytes());
         put_varint(&mut out, self.generation);
         put_bytes(&mut out, self.subscription.filter.as_bytes());
         out.push(self.subscription.selector.is_some().into());
@@ -123,6 +134,7 @@ impl SubscriptionState {
 
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut parser = Parser::new(bytes);
+        let id = SubscriptionId(u128::from_le_bytes(parser.array()?));
         let cluster = ClusterId(u128::from_le_bytes(parser.array()?));
         let generation = parser.varint()?;
         let filter = text(&mut parser)?;
@@ -135,7 +147,7 @@ impl SubscriptionState {
         if !parser.is_empty() {
             return Err(Malformed);
         }
-        Ok(Self { cluster, subscription: Subscription { filter, selector }, generation, coverage })
+        Ok(Self { id, cluster, subscription: Subscription { filter, selector }, generation, coverage })
     }
 }
 

@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::{
-    Index, LONGEST_KEY, LONGEST_MESSAGE, LONGEST_PROPERTIES, MessageError, Publication, check_topic,
-};
+use super::{Index, LONGEST_KEY, LONGEST_MESSAGE, MessageError, Publication};
 use crate::codec::{Malformed, Parser};
+use crate::property::{self, Lookup, MAX_PROPERTIES_LEN, PropertyError, PropertyFault, Value};
+use crate::topic::{MAX_TOPIC_LEN, Topic, check_topic};
 
 pub(super) const RETAIN: u8 = 1;
 pub(super) const REPEATED: u8 = 1 << 1;
@@ -60,7 +60,7 @@ impl Message {
             return Err(MessageError::Malformed);
         }
         let index = Index::new(parser.byte()?)?;
-        let topic = part(&mut parser, LONGEST_PROPERTIES)?;
+        let topic = part(&mut parser, MAX_TOPIC_LEN)?;
         let has = |bit: u8| flags & bit != 0;
         let key = if has(KEY) { part(&mut parser, LONGEST_KEY)? } else { (0, 0) };
         let lifetime = if has(LIFETIME) { parse_lifetime(&mut parser)? } else { 0 };
@@ -68,14 +68,9 @@ impl Message {
         if has(PUBLICATION) {
             Publication::parse(&mut parser)?;
         }
-        let properties = if has(PROPERTIES) { part(&mut parser, LONGEST_PROPERTIES)? } else { (0, 0) };
-        if has(PROPERTIES) && properties.0 == properties.1 {
-            return Err(MessageError::Malformed);
-        }
+        let properties = if has(PROPERTIES) { parse_properties(&mut parser, &bytes)? } else { (0, 0) };
         let payload = parser.at() as u32;
-        let text =
-            str::from_utf8(&bytes[range(topic)]).map_err(|_| MessageError::Topic("it is not UTF-8"))?;
-        check_topic(text)?;
+        check_topic(&bytes[range(topic)])?;
         Ok(Self { topic, key, properties, publication, payload, lifetime, flags, index, bytes })
     }
 
@@ -88,6 +83,11 @@ impl Message {
     pub fn topic(&self) -> &str {
         // Parsing checked it.
         str::from_utf8(&self.bytes[range(self.topic)]).unwrap_or_default()
+    }
+
+    /// The topic, for filters.
+    pub fn to_topic(&self) -> Topic {
+        Topic::of_checked(self.topic())
     }
 
     /// The topic's bytes, which share the message's memory.
@@ -142,6 +142,16 @@ impl Message {
     }
 }
 
+impl Lookup for Message {
+    fn property(&self, name: &str) -> Option<Value<'_>> {
+        property::find(self.properties(), name)
+    }
+
+    fn each_property(&self, see: &mut dyn FnMut(&str, Value<'_>)) {
+        property::each(self.properties()).for_each(|(name, value)| see(name, value));
+    }
+}
+
 fn range((start, end): (u32, u32)) -> Range<usize> {
     start as usize..end as usize
 }
@@ -149,6 +159,19 @@ fn range((start, end): (u32, u32)) -> Range<usize> {
 /// The place of bytes behind their length. A message has at most 16 MiB, so that places fit into 32 bits.
 fn part(parser: &mut Parser<'_>, most: usize) -> Result<(u32, u32), Malformed> {
     let length = parser.bytes(most)?.len();
+    Ok(((parser.at() - length) as u32, parser.at() as u32))
+}
+
+fn parse_properties(parser: &mut Parser<'_>, bytes: &[u8]) -> Result<(u32, u32), MessageError> {
+    let length = parser.number(bytes.len())?;
+    if length > MAX_PROPERTIES_LEN {
+        return Err(PropertyError::new(PropertyFault::TooLong).into());
+    }
+    let properties = parser.take(length)?;
+    if properties.is_empty() {
+        return Err(MessageError::Malformed);
+    }
+    property::check(properties)?;
     Ok(((parser.at() - length) as u32, parser.at() as u32))
 }
 
@@ -165,10 +188,13 @@ mod tests {
     use crate::message::{Draft, PublisherId};
     use proptest::prelude::*;
 
+    /// `price = 4`.
+    const PRICE: &[u8] = &[5, b'p', b'r', b'i', b'c', b'e', 17, 4];
+
     fn full() -> Draft<'static> {
         Draft {
             topic: "prices/fish",
-            properties: b"properties",
+            properties: PRICE,
             key: Some(b"cod"),
             index: Index::MOST,
             lifetime: Some(Duration::from_secs(3)),
@@ -184,7 +210,8 @@ mod tests {
         let message = full().finish().unwrap();
         let again = Message::parse(message.encoded().clone()).unwrap();
         assert_eq!(again, message);
-        assert_eq!((again.topic(), again.properties()), ("prices/fish", &b"properties"[..]));
+        assert_eq!((again.topic(), again.properties()), ("prices/fish", PRICE));
+        assert_eq!(again.property("price"), Some(Value::Integer(4)));
         assert_eq!((again.key().as_deref(), again.index()), (Some(&b"cod"[..]), Index::MOST));
         assert_eq!(again.lifetime(), Some(Duration::from_secs(3)));
         assert!(again.is_retained() && again.is_possibly_repeated());
@@ -198,11 +225,14 @@ mod tests {
     #[test]
     fn what_is_not_allowed_is_refused_with_its_reason() {
         let refusal = |draft: Draft<'_>| draft.finish().unwrap_err().to_string();
-        for (topic, why) in [("", "empty"), ("a/+/b", "wildcard"), ("#", "wildcard"), ("a\0b", "NUL")] {
-            assert!(refusal(Draft { topic, ..full() }).contains(why), "{topic:?}");
+        for (topic, why) in [("", "empty"), ("a/+/b", "wildcard"), ("#", "wildcard"), ("a\0b", "U+0000")] {
+            let said = refusal(Draft { topic, ..full() });
+            assert!(said.contains(why), "{topic:?}: {said}");
         }
         assert!(refusal(Draft { key: Some(&[0; LONGEST_KEY + 1]), ..full() }).contains("1025 bytes"));
-        assert!(refusal(Draft { properties: &[0; 65_536], ..full() }).contains("65536 bytes"));
+        assert!(refusal(Draft { properties: &[0; 65_536], ..full() }).contains("at most 16383 bytes"));
+        let reserved = &[4, b'J', b'M', b'S', b'x', 16];
+        assert!(refusal(Draft { properties: reserved, ..full() }).contains("reserved for the broker"));
         assert!(refusal(Draft { lifetime: Some(Duration::ZERO), ..full() }).contains("1 ms"));
         assert!(refusal(Draft { payload: &vec![0; LONGEST_MESSAGE], ..full() }).contains("16 MiB"));
         assert_eq!(Index::new(11), Err(MessageError::Index(11)));

@@ -3,10 +3,7 @@
 use std::time::Duration;
 
 use super::lifetime::in_millis;
-use super::{
-    Index, LONGEST_KEY, LONGEST_MESSAGE, LONGEST_PROPERTIES, Message, MessageError, Publication, body,
-    check_topic,
-};
+use super::{Index, LONGEST_KEY, LONGEST_MESSAGE, Message, MessageError, Publication, body};
 use crate::codec::{put_bytes, put_varint};
 
 /// A message as its publisher writes it. [`Draft::finish`] encodes it.
@@ -14,7 +11,7 @@ use crate::codec::{put_bytes, put_varint};
 pub struct Draft<'a> {
     /// The topic.
     pub topic: &'a str,
-    /// The encoded properties. Default: none.
+    /// The encoded properties, as [`Properties`](crate::property::Properties) has them. Default: none.
     pub properties: &'a [u8],
     /// The key. A newer message of the same topic and key may replace this one. Default: none.
     pub key: Option<&'a [u8]>,
@@ -49,13 +46,8 @@ impl Draft<'_> {
     }
 
     fn check(&self) -> Result<(), MessageError> {
-        check_topic(self.topic)?;
         match self.key {
-            Some(key) if key.len() > LONGEST_KEY => return Err(MessageError::Key(key.len())),
-            _ => {}
-        }
-        match self.properties.len() {
-            length if length > LONGEST_PROPERTIES => Err(MessageError::Properties(length)),
+            Some(key) if key.len() > LONGEST_KEY => Err(MessageError::Key(key.len())),
             _ => Ok(()),
         }
     }

@@ -1,21 +1,24 @@
 //! Why some bytes or a draft are no message.
 
+use crate::property::PropertyError;
+use crate::topic::TopicError;
+
 /// Why a draft or some bytes are no message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MessageError {
     /// The topic cannot be published under.
-    #[error("the topic cannot be published under: {0}")]
-    Topic(&'static str),
+    #[error(transparent)]
+    Topic(#[from] TopicError),
     /// The importance is not 1 to 10.
     #[error("the index is {0}; it must be 1 to 10")]
     Index(u8),
     /// The key is too long.
     #[error("the key has {0} bytes; at most 1,024 are allowed")]
     Key(usize),
-    /// The properties are too long.
-    #[error("the properties take {0} bytes; at most 65,535 are allowed")]
-    Properties(usize),
+    /// A property cannot be published.
+    #[error(transparent)]
+    Properties(#[from] PropertyError),
     /// The lifetime is too short or too long.
     #[error("the lifetime must be 1 ms to 2^32 - 1 ms (49 days)")]
     Lifetime,

@@ -10,7 +10,6 @@ mod index;
 mod lifetime;
 mod publication;
 mod stamp;
-mod topic;
 
 pub use body::Message;
 pub use draft::Draft;
@@ -19,11 +18,8 @@ pub use index::Index;
 pub use lifetime::LONGEST_LIFETIME;
 pub use publication::{Publication, Publications, PublisherId, WINDOW};
 pub use stamp::{BrokerId, ChannelId, Hlc, LAST_SEQUENCE, Origin, PartitionId, Stamp};
-pub use topic::check_topic;
 
 /// The longest key, bytes.
 pub const LONGEST_KEY: usize = 1_024;
-/// The longest encoded properties, bytes.
-pub const LONGEST_PROPERTIES: usize = 65_535;
 /// The longest encoded message, bytes.
 pub const LONGEST_MESSAGE: usize = 16 << 20;

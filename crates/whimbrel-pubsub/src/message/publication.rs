@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::codec::{Malformed, Parser, put_varint};
 
 /// The numbers of a publisher below its highest that are told apart. A lower one cannot be recognised any more.
-pub const WINDOW: u64 = 128;
+pub const WINDOW: u64 = 1_024;
 
 /// A publisher. It chooses a random id, a new one whenever it begins to count anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

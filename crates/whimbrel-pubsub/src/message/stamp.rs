@@ -95,7 +95,7 @@ impl Stamp {
     }
 
     /// A message is at most the sequence-th of its partition.
-    fn is_sound(&self) -> bool {
+    pub(crate) fn is_sound(&self) -> bool {
         (1..=LAST_SEQUENCE).contains(&self.sequence) && (1..=self.sequence).contains(&self.ordinal)
     }
 }

@@ -63,7 +63,7 @@ pub enum PropertyFault {
 }
 
 impl PropertyError {
-    pub(super) fn new(fault: PropertyFault) -> Self {
+    pub(crate) fn new(fault: PropertyFault) -> Self {
         Self { fault, name: None }
     }
 

@@ -18,6 +18,7 @@ mod tests;
 pub use error::{NameFault, PropertyError, PropertyFault};
 pub use name::{RESERVED_PREFIX, RESERVED_WORDS, check_name, is_name_part, is_name_start};
 pub use properties::Properties;
+pub(crate) use properties::{check, each, find};
 pub use value::Value;
 
 /// The largest number of properties of a message.

@@ -43,28 +43,7 @@ impl Properties {
     /// # Errors
     /// The bytes are not properties in ascending order of their names, a name is refused, or there is too much.
     pub fn from_bytes(bytes: Bytes) -> Result<Self, PropertyError> {
-        if bytes.len() > MAX_PROPERTIES_LEN {
-            return Err(PropertyError::new(PropertyFault::TooLong));
-        }
-        let mut rest = &bytes[..];
-        let (mut count, mut before) = (0, "");
-        while !rest.is_empty() {
-            let malformed = PropertyFault::Malformed(bytes.len() - rest.len());
-            let Some((name, raw)) = wire::read(&mut rest) else { return Err(PropertyError::new(malformed)) };
-            let Ok(name) = std::str::from_utf8(name) else { return Err(PropertyError::new(malformed)) };
-            check_name(name).map_err(|fault| PropertyError::of(name, PropertyFault::Name(fault)))?;
-            if name == before {
-                return Err(PropertyError::of(name, PropertyFault::Twice));
-            }
-            if name < before || raw.value().is_none() {
-                return Err(PropertyError::of(name, malformed));
-            }
-            count += 1;
-            if count > MAX_PROPERTIES {
-                return Err(PropertyError::of(name, PropertyFault::TooMany));
-            }
-            before = name;
-        }
+        check(&bytes)?;
         Ok(Self(bytes))
     }
 
@@ -82,23 +61,13 @@ impl Properties {
 
     /// The properties, ascending by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, Value<'_>)> {
-        let mut rest = &self.0[..];
-        std::iter::from_fn(move || {
-            let (name, raw) = wire::read(&mut rest)?;
-            Some((std::str::from_utf8(name).ok()?, raw.value()?))
-        })
+        each(&self.0)
     }
 }
 
 impl Lookup for Properties {
     fn property(&self, name: &str) -> Option<Value<'_>> {
-        let mut rest = &self.0[..];
-        while let Some((found, raw)) = wire::read(&mut rest) {
-            if found == name.as_bytes() {
-                return raw.value();
-            }
-        }
-        None
+        find(&self.0, name)
     }
 
     fn each_property(&self, see: &mut dyn FnMut(&str, Value<'_>)) {
@@ -110,4 +79,50 @@ impl fmt::Debug for Properties {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_map().entries(self.iter()).finish()
     }
+}
+
+/// Checks bytes from the network, as [`Properties::from_bytes`] does.
+pub(crate) fn check(bytes: &[u8]) -> Result<(), PropertyError> {
+    if bytes.len() > MAX_PROPERTIES_LEN {
+        return Err(PropertyError::new(PropertyFault::TooLong));
+    }
+    let mut rest = bytes;
+    let (mut count, mut before) = (0, "");
+    while !rest.is_empty() {
+        let malformed = PropertyFault::Malformed(bytes.len() - rest.len());
+        let Some((name, raw)) = wire::read(&mut rest) else { return Err(PropertyError::new(malformed)) };
+        let Ok(name) = std::str::from_utf8(name) else { return Err(PropertyError::new(malformed)) };
+        check_name(name).map_err(|fault| PropertyError::of(name, PropertyFault::Name(fault)))?;
+        if name == before {
+            return Err(PropertyError::of(name, PropertyFault::Twice));
+        }
+        if name < before || raw.value().is_none() {
+            return Err(PropertyError::of(name, malformed));
+        }
+        count += 1;
+        if count > MAX_PROPERTIES {
+            return Err(PropertyError::of(name, PropertyFault::TooMany));
+        }
+        before = name;
+    }
+    Ok(())
+}
+
+/// The properties in bytes that were checked.
+pub(crate) fn each(mut rest: &[u8]) -> impl Iterator<Item = (&str, Value<'_>)> {
+    std::iter::from_fn(move || {
+        let (name, raw) = wire::read(&mut rest)?;
+        Some((std::str::from_utf8(name).ok()?, raw.value()?))
+    })
+}
+
+/// The value of a property in bytes that were checked.
+#[inline]
+pub(crate) fn find<'a>(mut rest: &'a [u8], name: &str) -> Option<Value<'a>> {
+    while let Some((found, raw)) = wire::read(&mut rest) {
+        if found == name.as_bytes() {
+            return raw.value();
+        }
+    }
+    None
 }

@@ -73,10 +73,16 @@ impl TopicFilter {
     /// Returns whether the filter matches a topic.
     #[must_use]
     pub fn matches(&self, topic: &Topic) -> bool {
-        if self.is_open() && topic.is_reserved() {
+        self.matches_text(topic.as_str())
+    }
+
+    /// Returns whether the filter matches the topic of a message, which was checked when the message was made.
+    #[must_use]
+    pub fn matches_text(&self, topic: &str) -> bool {
+        if self.is_open() && topic.starts_with('$') {
             return false;
         }
-        let mut names = topic.levels();
+        let mut names = topic.split('/');
         for level in self.levels() {
             let name = match level {
                 Level::Rest => return true,
@@ -104,6 +110,23 @@ impl TopicFilter {
                 (None, Some(_)) | (Some(_), None) => return false,
                 (Some(Level::Named(our)), Some(Level::Named(their))) if our != their => return false,
                 _ => {}
+            }
+        }
+    }
+
+    /// Returns whether every topic that matches `other` matches this filter, too. `false` may also mean that nobody can tell.
+    #[must_use]
+    pub fn covers(&self, other: &Self) -> bool {
+        if self.is_open() && other.is_reserved() {
+            return false;
+        }
+        let (mut ours, mut theirs) = (self.levels(), other.levels());
+        loop {
+            match (ours.next(), theirs.next()) {
+                (Some(Level::Rest), _) | (None, None) => return true,
+                (Some(Level::One), Some(Level::One | Level::Named(_))) => {}
+                (Some(Level::Named(our)), Some(Level::Named(their))) if our == their => {}
+                _ => return false,
             }
         }
     }

@@ -19,6 +19,7 @@ mod tests;
 pub use error::{TopicError, TopicFault};
 pub use filter::{Level, TopicFilter};
 pub use name::Topic;
+pub(crate) use name::check_topic;
 pub use shared::{GroupName, Subscribed};
 
 /// The longest topic or filter in bytes, as in MQTT.

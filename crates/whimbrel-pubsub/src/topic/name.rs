@@ -17,11 +17,13 @@ impl Topic {
     /// # Errors
     /// The rule that the text breaks, and where.
     pub fn parse(text: &str) -> Result<Self, TopicError> {
-        check_text(text)?;
-        match text.find(['+', '#']) {
-            Some(at) => Err(TopicError::new(TopicFault::WildcardInTopic, at)),
-            None => Ok(Self(text.into())),
-        }
+        check_topic(text.as_bytes())?;
+        Ok(Self(text.into()))
+    }
+
+    /// A text that was checked.
+    pub(crate) fn of_checked(text: &str) -> Self {
+        Self(text.into())
     }
 
     /// Checks bytes from the network.
@@ -29,7 +31,8 @@ impl Topic {
     /// # Errors
     /// The rule that the bytes break, and where.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, TopicError> {
-        Self::parse(utf8(bytes)?)
+        check_topic(bytes)?;
+        Ok(Self::of_checked(utf8(bytes)?))
     }
 
     /// The text.
@@ -48,6 +51,16 @@ impl Topic {
     #[must_use]
     pub fn is_reserved(&self) -> bool {
         self.0.starts_with('$')
+    }
+}
+
+/// Checks that a message may be published to a topic.
+pub(crate) fn check_topic(bytes: &[u8]) -> Result<(), TopicError> {
+    let text = utf8(bytes)?;
+    check_text(text)?;
+    match text.find(['+', '#']) {
+        Some(at) => Err(TopicError::new(TopicFault::WildcardInTopic, at)),
+        None => Ok(()),
     }
 }
 

@@ -107,6 +107,22 @@ fn overlapping_filters_have_a_topic_in_common() {
 }
 
 #[test]
+fn a_filter_covers_narrower_ones() {
+    for (wide, narrow, covers) in [
+        ("#", "a/+", true),
+        ("#", "$SYS/a", false),
+        ("a/#", "a", true),
+        ("a/+", "a/b", true),
+        ("a/+", "a/#", false),
+        ("a/b", "a/+", false),
+        ("a/+/c", "a/b/c", true),
+        ("a", "a/b", false),
+    ] {
+        assert_eq!(filter(wide).covers(&filter(narrow)), covers, "{wide} {narrow}");
+    }
+}
+
+#[test]
 fn an_error_says_what_to_do() {
     let error = TopicFilter::parse("fish/cod#").expect_err("it is refused");
     let expected = "the wildcard at byte 8 is not alone in its level: write a/+/b or a/#, not a+ or a#";
@@ -155,6 +171,9 @@ proptest! {
         prop_assert_eq!(one.overlaps(&other), other.overlaps(&one));
         if one.matches(&name) && other.matches(&name) {
             prop_assert!(one.overlaps(&other));
+        }
+        if one.covers(&other) && other.matches(&name) {
+            prop_assert!(one.matches(&name));
         }
     }
 

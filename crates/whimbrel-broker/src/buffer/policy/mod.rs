@@ -69,7 +69,7 @@ impl Room {
 }
 
 /// Decides which messages of a partition give way. It keeps its own order of them.
-pub trait Policy: fmt::Debug + Send {
+pub trait Policy: fmt::Debug + Send + Sync {
     /// A message was put into a slot.
     fn take(&mut self, facts: &Facts, now: Time);
 

@@ -1,0 +1,24 @@
+//! Keeps a link to a broker that this one dials.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::sleep;
+use whimbrel::{Endpoint, Url};
+
+use super::{MISUSED, Mesh, link};
+
+/// The pause before a broker is dialled again.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Dials again and again, as long as the endpoint is open.
+pub(super) async fn run(mesh: Arc<Mesh>, endpoint: Endpoint, url: Url) {
+    loop {
+        if let Ok(mocket) = endpoint.connect(&url).await
+            && let Err(why) = link::run(&mesh, &mocket).await
+        {
+            mocket.close(MISUSED, &why).await;
+        }
+        sleep(AGAIN).await;
+    }
+}

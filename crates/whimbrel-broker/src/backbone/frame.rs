@@ -1,0 +1,231 @@
+//! What brokers send each other.
+//!
+//! ```text
+//! hello     1  version (2 bytes)  cluster (16 bytes)  origin (16 bytes)  channels (number), each: id
+//! messages  2  channel  then, one behind the other: stamp  age (ms)  message (length, bytes)
+//! heads     3  channel  origins (number), each: origin (16 bytes)  highest sequence
+//! request   4  channel  origin  ranges
+//! denials   5  channel  origin  gone (ranges)  absent (ranges)
+//! ranges:   number, each: first sequence  number of further ones
+//! ```
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use whimbrel_pubsub::codec::{Malformed, Parser, put_bytes, put_varint};
+use whimbrel_pubsub::coverage::{ClusterId, MOST_CHANNELS, Range};
+use whimbrel_pubsub::message::{BrokerId, ChannelId, LAST_SEQUENCE, LONGEST_MESSAGE, Message, Origin, Stamp};
+
+use crate::hub::Aged;
+
+/// The application protocol of sessions between brokers.
+pub const PROTOCOL: &str = "whimbrel-mesh/1";
+
+/// The version of the frames. Neighbouring versions work together.
+pub(super) const VERSION: u16 = 1;
+
+/// The most origins in one frame.
+const MOST_ORIGINS: usize = 1_024;
+/// The most ranges in one list.
+const MOST_RANGES: usize = 1_024;
+
+/// A frame between brokers.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum MeshFrame {
+    /// The first of a session, in both directions.
+    Hello(Hello),
+    /// Messages of a channel, each with its age.
+    Messages(ChannelId, Vec<Aged>),
+    /// The highest sequences that the sender knows.
+    Heads(ChannelId, Vec<(Origin, u64)>),
+    /// A question for messages of an origin.
+    Request(ChannelId, Origin, Vec<Range>),
+    /// What of a question the sender does not have: gone, and never received.
+    Denials(ChannelId, Origin, Vec<Range>, Vec<Range>),
+}
+
+/// How a broker introduces itself to another.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Hello {
+    pub(super) version: u16,
+    pub(super) cluster: ClusterId,
+    /// The broker's run.
+    pub(super) origin: Origin,
+    /// Its channels.
+    pub(super) channels: Vec<ChannelId>,
+}
+
+const HELLO: u8 = 1;
+const MESSAGES: u8 = 2;
+const HEADS: u8 = 3;
+const REQUEST: u8 = 4;
+const DENIALS: u8 = 5;
+
+impl MeshFrame {
+    pub(super) fn encode(&self) -> Bytes {
+        let mut out = Vec::with_capacity(64);
+        match self {
+            Self::Hello(Hello { version, cluster, origin, channels }) => {
+                out.push(HELLO);
+                out.extend_from_slice(&version.to_le_bytes());
+                out.extend_from_slice(&cluster.0.to_le_bytes());
+                put_origin(&mut out, origin);
+                put_varint(&mut out, channels.len() as u64);
+                channels.iter().for_each(|channel| put_varint(&mut out, channel.0.into()));
+            }
+            Self::Messages(channel, messages) => {
+                out.push(MESSAGES);
+                put_varint(&mut out, channel.0.into());
+                for (stamp, message, age) in messages {
+                    stamp.encode(&mut out);
+                    put_varint(&mut out, u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
+                    put_bytes(&mut out, message.encoded());
+                }
+            }
+            Self::Heads(channel, heads) => {
+                out.push(HEADS);
+                put_varint(&mut out, channel.0.into());
+                put_varint(&mut out, heads.len() as u64);
+                for (origin, highest) in heads {
+                    put_origin(&mut out, origin);
+                    put_varint(&mut out, *highest);
+                }
+            }
+            Self::Request(channel, origin, ranges) => {
+                out.push(REQUEST);
+                put_varint(&mut out, channel.0.into());
+                put_origin(&mut out, origin);
+                put_ranges(&mut out, ranges);
+            }
+            Self::Denials(channel, origin, gone, absent) => {
+                out.push(DENIALS);
+                put_varint(&mut out, channel.0.into());
+                put_origin(&mut out, origin);
+                put_ranges(&mut out, gone);
+                put_ranges(&mut out, absent);
+            }
+        }
+        out.into()
+    }
+
+    /// Reads a frame. `None`: the bytes are none.
+    pub(super) fn parse(bytes: &Bytes) -> Option<Self> {
+        Self::try_parse(bytes).ok()
+    }
+
+    fn try_parse(bytes: &Bytes) -> Result<Self, Malformed> {
+        let mut parser = Parser::new(bytes);
+        let frame = match parser.byte()? {
+            HELLO => Self::Hello(Hello {
+                version: u16::from_le_bytes(parser.array()?),
+                cluster: ClusterId(u128::from_le_bytes(parser.array()?)),
+                origin: origin(&mut parser)?,
+                channels: {
+                    let number = parser.number(MOST_CHANNELS)?;
+                    (0..number).map(|_| channel(&mut parser)).collect::<Result<_, _>>()?
+                },
+            }),
+            MESSAGES => {
+                let channel = channel(&mut parser)?;
+                let mut messages = Vec::new();
+                while !parser.is_empty() {
+                    messages.push(aged(&mut parser, bytes)?);
+                }
+                Self::Messages(channel, messages)
+            }
+            HEADS => {
+                let channel = channel(&mut parser)?;
+                let number = parser.number(MOST_ORIGINS)?;
+                let heads = (0..number).map(|_| {
+                    let origin = origin(&mut parser)?;
+                    let highest = parser.varint()?;
+                    if highest > LAST_SEQUENCE { Err(Malformed) } else { Ok((origin, highest)) }
+                });
+                Self::Heads(channel, heads.collect::<Result<_, _>>()?)
+            }
+            REQUEST => Self::Request(channel(&mut parser)?, origin(&mut parser)?, ranges(&mut parser)?),
+            DENIALS => {
+                let (channel, origin) = (channel(&mut parser)?, origin(&mut parser)?);
+                Self::Denials(channel, origin, ranges(&mut parser)?, ranges(&mut parser)?)
+            }
+            _ => return Err(Malformed),
+        };
+        if parser.is_empty() { Ok(frame) } else { Err(Malformed) }
+    }
+}
+
+fn put_origin(out: &mut Vec<u8>, origin: &Origin) {
+    out.extend_from_slice(&origin.broker.0.to_le_bytes());
+    out.extend_from_slice(&origin.epoch.to_le_bytes());
+}
+
+fn origin(parser: &mut Parser<'_>) -> Result<Origin, Malformed> {
+    let broker = BrokerId(u64::from_le_bytes(parser.array()?));
+    Ok(Origin { broker, epoch: u64::from_le_bytes(parser.array()?) })
+}
+
+fn channel(parser: &mut Parser<'_>) -> Result<ChannelId, Malformed> {
+    u32::try_from(parser.varint()?).map(ChannelId).map_err(|_| Malformed)
+}
+
+fn aged(parser: &mut Parser<'_>, bytes: &Bytes) -> Result<Aged, Malformed> {
+    let (stamp, length) = Stamp::parse(&bytes[parser.at()..]).ok_or(Malformed)?;
+    parser.take(length)?;
+    let age = Duration::from_millis(parser.varint()?);
+    let length = parser.bytes(LONGEST_MESSAGE)?.len();
+    let message = Message::parse(bytes.slice(parser.at() - length..parser.at())).map_err(|_| Malformed)?;
+    Ok((stamp, message, age))
+}
+
+fn put_ranges(out: &mut Vec<u8>, ranges: &[Range]) {
+    put_varint(out, ranges.len() as u64);
+    for range in ranges {
+        put_varint(out, range.first);
+        put_varint(out, range.last - range.first);
+    }
+}
+
+fn ranges(parser: &mut Parser<'_>) -> Result<Vec<Range>, Malformed> {
+    let number = parser.number(MOST_RANGES)?;
+    let ranges = (0..number).map(|_| {
+        let first = parser.varint()?;
+        let last =
+            first.checked_add(parser.varint()?).filter(|last| *last <= LAST_SEQUENCE).ok_or(Malformed)?;
+        if first == 0 { Err(Malformed) } else { Ok(Range { first, last }) }
+    });
+    ranges.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use whimbrel_pubsub::message::{Draft, Hlc, PartitionId};
+
+    use super::*;
+
+    #[test]
+    fn frames_come_back() {
+        let origin = Origin { broker: BrokerId(3), epoch: 9 };
+        let message = Draft { topic: "t", payload: b"x", ..Draft::default() }.finish().unwrap();
+        let stamp = Stamp { origin, sequence: 7, partition: PartitionId(1), ordinal: 4, published: Hlc(5) };
+        let aged = (stamp, message, Duration::from_millis(40));
+        let ranges = vec![Range { first: 1, last: 3 }, Range { first: 9, last: 9 }];
+        let channel = ChannelId(70_000);
+        for frame in [
+            MeshFrame::Hello(Hello { version: 1, cluster: ClusterId(8), origin, channels: vec![channel] }),
+            MeshFrame::Messages(channel, vec![aged.clone(), aged]),
+            MeshFrame::Heads(channel, vec![(origin, 12)]),
+            MeshFrame::Request(channel, origin, ranges.clone()),
+            MeshFrame::Denials(channel, origin, ranges.clone(), Vec::new()),
+        ] {
+            assert_eq!(MeshFrame::parse(&frame.encode()), Some(frame));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_panic_nowhere(bytes in proptest::collection::vec(any::<u8>(), 0..120)) {
+            drop(MeshFrame::parse(&bytes.into()));
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! The links to other brokers.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use whimbrel::Mocket;
+use whimbrel_pubsub::message::BrokerId;
+
+use super::frame::MeshFrame;
+
+/// The session over which each broker is asked. If there are two, it is the newer.
+#[derive(Debug, Default)]
+pub(super) struct Links(Mutex<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    by_broker: BTreeMap<BrokerId, Vec<(u64, Mocket)>>,
+    last: u64,
+}
+
+impl Links {
+    /// Enters a session. Returns its number, and whether the broker had none.
+    pub(super) fn insert(&self, broker: BrokerId, mocket: Mocket) -> u64 {
+        let mut inner = self.inner();
+        inner.last += 1;
+        let number = inner.last;
+        inner.by_broker.entry(broker).or_default().push((number, mocket));
+        number
+    }
+
+    pub(super) fn remove(&self, broker: BrokerId, number: u64) {
+        let mut inner = self.inner();
+        if let Some(sessions) = inner.by_broker.get_mut(&broker) {
+            sessions.retain(|(other, _)| *other != number);
+            if sessions.is_empty() {
+                inner.by_broker.remove(&broker);
+            }
+        }
+    }
+
+    /// Sends to a broker, if there is a link and room in its queue. What does not go now is due again later.
+    pub(super) fn send(&self, to: BrokerId, frame: &MeshFrame) {
+        if let Some((_, mocket)) = self.inner().by_broker.get(&to).and_then(|sessions| sessions.last()) {
+            drop(mocket.try_send(frame.encode()));
+        }
+    }
+
+    /// Sends to all brokers.
+    pub(super) fn send_all(&self, frame: &MeshFrame) {
+        let bytes = frame.encode();
+        for (_, mocket) in self.inner().by_broker.values().filter_map(|sessions| sessions.last()) {
+            drop(mocket.try_send(bytes.clone()));
+        }
+    }
+
+    /// Whether messages for a broker go over this session: over the newest only.
+    pub(super) fn is_newest(&self, broker: BrokerId, number: u64) -> bool {
+        let inner = self.inner();
+        inner
+            .by_broker
+            .get(&broker)
+            .and_then(|sessions| sessions.last())
+            .is_some_and(|(last, _)| *last == number)
+    }
+
+    pub(super) fn brokers(&self) -> Vec<BrokerId> {
+        self.inner().by_broker.keys().copied().collect()
+    }
+
+    fn inner(&self) -> std::sync::MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,212 @@
+//! A subscription that is attached.
+
+use std::sync::Arc;
+
+use whimbrel_pubsub::coverage::{Coverage, SubscriptionId, Told};
+use whimbrel_pubsub::frame::{Recover, Refusal, RefusalCode, Slow, Start};
+use whimbrel_pubsub::message::ChannelId;
+
+use super::signal::Signal;
+use super::{ClientId, Hub};
+use crate::matching::Subscription;
+use crate::roaming::{From, Read, Reader, Wanted, Wish};
+use crate::selection::Selection;
+
+/// What a subscription asks for when it comes.
+#[derive(Clone, Debug)]
+pub struct Attach {
+    /// What it selects.
+    pub selection: Selection,
+    /// How it gets what it missed.
+    pub recover: Recover,
+    /// What happens if it is too slow.
+    pub slow: Slow,
+    /// Where it begins.
+    pub start: Start,
+    /// The name and generation of its state, if it has one.
+    pub state: Option<(SubscriptionId, u64)>,
+}
+
+/// A subscription that is attached. Dropping it detaches it.
+#[derive(Debug)]
+pub struct Attachment {
+    hub: Arc<Hub>,
+    name: Subscription,
+    state: Option<SubscriptionId>,
+    signal: Arc<Signal>,
+    /// One for each channel that may have messages for it.
+    readers: Vec<(ChannelId, Reader)>,
+    /// The reader whose turn it is.
+    turn: usize,
+}
+
+/// What reading came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// The steps are used up, or enough was told. There may be more.
+    More,
+    /// There is nothing more to read now.
+    Idle,
+    /// The subscriber is too slow, and wished to be sent away then.
+    TooSlow,
+}
+
+impl Hub {
+    /// Attaches a subscription of `client`.
+    ///
+    /// # Errors
+    /// No channel can have what it selects, a limit is reached, or its state was attached by another device.
+    pub fn attach(self: &Arc<Self>, client: ClientId, attach: Attach) -> Result<Attachment, Refusal> {
+        let Attach { selection, recover, slow, start, state } = attach;
+        if !self.rooms.iter().any(|room| room.may_have(&selection)) {
+            let filter = selection.filter();
+            return Err(Refusal::new(
+                RefusalCode::Mistake,
+                format_args!("no channel of this broker has topics of the filter `{filter}`"),
+            ));
+        }
+        let (name, signal) = self.attached().enter(client);
+        // From here on, dropping it takes it out again.
+        let mut attachment =
+            Attachment { hub: Arc::clone(self), name, state: None, signal, readers: Vec::new(), turn: 0 };
+        if let Some((id, generation)) = state {
+            self.attached().claim(id, generation, name)?;
+            attachment.state = Some(id);
+        }
+        let entered = self.table_mut().insert(name, selection.filter(), selection.selector().cloned());
+        entered.map_err(|refused| Refusal::new(RefusalCode::Limit, refused))?;
+        // From here on it is woken; what arrived before is read from the start.
+        attachment.readers = self.readers(&Arc::new(selection), recover, slow, start);
+        attachment.signal.wake();
+        Ok(attachment)
+    }
+
+    fn readers(
+        &self,
+        selection: &Arc<Selection>,
+        recover: Recover,
+        slow: Slow,
+        start: Start,
+    ) -> Vec<(ChannelId, Reader)> {
+        let rooms = self.rooms.iter().filter(|room| room.may_have(selection));
+        let read = |room: &super::Room| {
+            let id = room.id();
+            let wanted = Wanted { picks: Arc::clone(selection) as _, reach: room.reach(selection) };
+            let from = match &start {
+                Start::Live => From::Live,
+                Start::Held => From::Held,
+                Start::Coverage(coverage) => From::Coverage(coverage.of(id).cloned().unwrap_or_default()),
+            };
+            let wish = Wish { wanted, from, recover, slow };
+            let now = self.clock.time();
+            let channel = room.read();
+            let reader = Reader::attach(&channel, wish, now);
+            let is_waiting = reader.is_waiting(&channel);
+            drop(channel);
+            if is_waiting {
+                room.write().ask_at_once(now);
+            }
+            (id, reader)
+        };
+        rooms.map(read).collect()
+    }
+}
+
+impl Attachment {
+    /// The channels that may have messages for it.
+    pub fn channels(&self) -> Vec<ChannelId> {
+        self.readers.iter().map(|(id, _)| *id).collect()
+    }
+
+    /// Waits until there may be something to read.
+    pub async fn woken(&self) {
+        self.signal.woken().await;
+    }
+
+    /// Whether its state was attached again since, so that it has to end.
+    pub fn is_superseded(&self) -> bool {
+        self.signal.is_superseded()
+    }
+
+    /// Whether it still reads what was published before it came.
+    pub fn is_recovering(&self) -> bool {
+        self.readers.iter().any(|(_, reader)| reader.is_recovering())
+    }
+
+    /// Reads on, looking at no more than `steps` arrivals, until `tell` says that it is enough. Without `may_recover` only what is new is
+    /// read.
+    pub fn read(
+        &mut self,
+        may_recover: bool,
+        mut steps: u32,
+        mut tell: impl FnMut(ChannelId, Told) -> bool,
+    ) -> Progress {
+        self.signal.look();
+        let hub = Arc::clone(&self.hub);
+        let mut is_live = false;
+        let progress = 'all: {
+            for _ in 0..self.readers.len() {
+                let at = self.turn % self.readers.len();
+                let (id, reader) = &mut self.readers[at];
+                let Some(room) = hub.room(*id) else { continue };
+                let channel = room.read();
+                let now = hub.clock.time();
+                loop {
+                    match reader.read(&channel, now, may_recover, &mut steps) {
+                        Read::Told(told) => {
+                            is_live |= matches!(&told, Told::Delivery(delivery) if !delivery.recovered);
+                            if !tell(*id, told) {
+                                break 'all Progress::More;
+                            }
+                        }
+                        Read::More => break 'all Progress::More,
+                        Read::TooSlow => break 'all Progress::TooSlow,
+                        Read::Idle => break,
+                    }
+                }
+                self.turn = at + 1;
+            }
+            Progress::Idle
+        };
+        if is_live {
+            hub.turns.on_live();
+        }
+        progress
+    }
+
+    /// Has all that is settled told at the next reading, without a message.
+    pub fn tell_covers(&mut self) {
+        for (id, reader) in &mut self.readers {
+            if let Some(room) = self.hub.room(*id) {
+                reader.tell_covers(&room.read());
+            }
+        }
+    }
+
+    /// What it has settled, told or not.
+    pub fn coverage(&self) -> Coverage {
+        let mut coverage = Coverage::default();
+        for (id, reader) in &self.readers {
+            if let Some(room) = self.hub.room(*id)
+                && let Ok(entry) = coverage.entry(*id)
+            {
+                *entry = reader.coverage(&room.read());
+            }
+        }
+        coverage
+    }
+
+    /// The number of arrivals that it has not looked at.
+    pub fn lag(&self) -> u64 {
+        let lags =
+            self.readers.iter().filter_map(|(id, reader)| Some(reader.lag(&self.hub.room(*id)?.read())));
+        lags.sum()
+    }
+}
+
+impl Drop for Attachment {
+    fn drop(&mut self) {
+        self.hub.table_mut().remove(self.name);
+        self.hub.attached().remove(self.name, self.state);
+    }
+}

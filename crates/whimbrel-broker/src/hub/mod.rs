@@ -1,0 +1,179 @@
+//! What a running broker consists of, whoever speaks to it: its channels, and who is attached.
+//!
+//! A [`Hub`] takes messages and wakes the subscriptions that may want them. Each [`Attachment`] reads on its own, from the channels'
+//! buffers: nothing is queued for it, so a slow subscriber holds nothing. Gateways turn what it reads into their protocol.
+
+mod attached;
+mod attachment;
+mod between;
+mod clock;
+mod links;
+mod room;
+mod signal;
+mod turns;
+
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use whimbrel_pubsub::coverage::ClusterId;
+use whimbrel_pubsub::frame::{Refusal, RefusalCode};
+use whimbrel_pubsub::message::{BrokerId, ChannelId, Hlc, Message, Origin};
+
+pub use attached::ClientId;
+pub use attachment::{Attach, Attachment, Progress};
+pub use between::{Aged, Outgoing};
+pub use clock::Clock;
+pub use room::{ChannelRules, RoomReport};
+pub use turns::Turns;
+
+use crate::buffer::Published;
+use crate::matching::{Found, Limits, Table};
+use attached::Attached;
+use links::Links;
+use room::Room;
+
+/// Who a broker is.
+#[derive(Clone, Debug)]
+pub struct BrokerName {
+    /// The cluster.
+    pub cluster: ClusterId,
+    /// The broker.
+    pub broker: BrokerId,
+    /// What people call it.
+    pub name: String,
+}
+
+/// The channels of a broker, and who is attached.
+#[derive(Debug)]
+pub struct Hub {
+    name: BrokerName,
+    clock: Clock,
+    rooms: Vec<Room>,
+    /// Finds the subscriptions that a message wakes.
+    table: RwLock<Table>,
+    attached: Mutex<Attached>,
+    turns: Turns,
+    links: Mutex<Links>,
+}
+
+/// Room for finding subscriptions, which a publisher uses again and again.
+#[derive(Debug, Default)]
+pub struct Finding(Found);
+
+impl Hub {
+    /// A broker with these channels. A message belongs to the first whose filters match its topic; one that no channel has is refused.
+    pub fn new(name: BrokerName, channels: Vec<ChannelRules>, limits: Limits) -> Arc<Self> {
+        let own = Origin { broker: name.broker, epoch: random() };
+        let clock = Clock::start();
+        let rooms = channels.into_iter().map(|rules| Room::new(rules, own, clock.now().time)).collect();
+        let table = RwLock::new(Table::new(limits));
+        let turns = Turns::default();
+        let (attached, links) = (Mutex::default(), Mutex::default());
+        Arc::new(Self { name, clock, rooms, table, attached, turns, links })
+    }
+
+    /// Who this broker is.
+    pub fn name(&self) -> &BrokerName {
+        &self.name
+    }
+
+    /// Its clock.
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// Takes a message that a publisher sent, and wakes who wants it.
+    ///
+    /// # Errors
+    /// No channel has the topic, or the channel does not take the message.
+    pub fn publish(&self, message: Message, finding: &mut Finding) -> Result<Published, Refusal> {
+        let room = self.room_of(message.topic())?;
+        // A clone shares the bytes.
+        let published = room.publish(message.clone(), self.clock.now())?;
+        if matches!(published, Published::Taken(_)) {
+            self.wake_for(room, &message, finding);
+            self.links().wake();
+        }
+        Ok(published)
+    }
+
+    /// Has the next messages of all channels published after `former`.
+    pub fn follow(&self, former: Hlc) {
+        let now = self.clock.now();
+        self.rooms.iter().for_each(|room| room.follow(former, now));
+    }
+
+    /// Wakes the subscriptions to which a message of `room` may go.
+    fn wake_for(&self, room: &Room, message: &Message, Finding(found): &mut Finding) {
+        self.table().matches(&message.to_topic(), message, found);
+        if found.subscriptions.is_empty() && !room.is_turn_over() {
+            return;
+        }
+        let attached = self.attached();
+        found.subscriptions.iter().for_each(|subscription| attached.wake(*subscription));
+        // Others read on before what they have not looked at is overwritten.
+        if room.turn_over() {
+            attached.wake_all();
+        }
+    }
+
+    /// Does what is due without anybody's doing: lifetimes end, and messages become too old. Call it several times a second.
+    pub fn tick(&self) {
+        let now = self.clock.now();
+        self.rooms.iter().for_each(|room| room.expire(now.time));
+    }
+
+    /// The time between two calls of [`Hub::tick`].
+    pub const TICK: Duration = Duration::from_millis(100);
+
+    /// The turns in which recoveries read.
+    pub fn turns(&self) -> &Turns {
+        &self.turns
+    }
+
+    /// What the channels hold.
+    pub fn report(&self) -> Vec<RoomReport> {
+        self.rooms.iter().map(Room::report).collect()
+    }
+
+    /// The number of subscriptions that are attached.
+    pub fn subscriptions(&self) -> usize {
+        self.table().len()
+    }
+
+    fn room_of(&self, topic: &str) -> Result<&Room, Refusal> {
+        self.rooms.iter().find(|room| room.has(topic)).ok_or_else(|| {
+            Refusal::new(
+                RefusalCode::Mistake,
+                format_args!("no channel of this broker has the topic `{topic}`"),
+            )
+        })
+    }
+
+    fn room(&self, channel: ChannelId) -> Option<&Room> {
+        self.rooms.iter().find(|room| room.id() == channel)
+    }
+
+    fn table(&self) -> std::sync::RwLockReadGuard<'_, Table> {
+        self.table.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn table_mut(&self) -> std::sync::RwLockWriteGuard<'_, Table> {
+        self.table.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn links(&self) -> std::sync::MutexGuard<'_, Links> {
+        self.links.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn attached(&self) -> std::sync::MutexGuard<'_, Attached> {
+        self.attached.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A random number. A system that has none has no sessions either.
+pub(crate) fn random() -> u64 {
+    let mut bytes = [0; 8];
+    aws_lc_rs::rand::fill(&mut bytes).ok();
+    u64::from_le_bytes(bytes)
+}

@@ -1,0 +1,41 @@
+//! How an attached subscription is woken.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::sync::Notify;
+
+/// Wakes one task.
+#[derive(Debug, Default)]
+pub(super) struct Signal {
+    /// Whether it was woken and has not looked yet. It saves waking again.
+    is_ready: AtomicBool,
+    notify: Notify,
+    is_superseded: AtomicBool,
+}
+
+impl Signal {
+    pub(super) fn wake(&self) {
+        if !self.is_ready.swap(true, Ordering::AcqRel) {
+            self.notify.notify_one();
+        }
+    }
+
+    /// Ends the subscription, since its state was attached again.
+    pub(super) fn supersede(&self) {
+        self.is_superseded.store(true, Ordering::Release);
+        self.notify.notify_one();
+    }
+
+    pub(super) fn is_superseded(&self) -> bool {
+        self.is_superseded.load(Ordering::Acquire)
+    }
+
+    pub(super) async fn woken(&self) {
+        self.notify.notified().await;
+    }
+
+    /// The task looks now: what comes from here on wakes it again.
+    pub(super) fn look(&self) {
+        self.is_ready.store(false, Ordering::Release);
+    }
+}

@@ -1,0 +1,63 @@
+//! What clients may do.
+
+use std::collections::BTreeMap;
+use std::sync::{PoisonError, RwLock};
+
+use whimbrel::PublicKey;
+use whimbrel_pubsub::topic::TopicFilter;
+
+/// The topics that a client may publish to and subscribe to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Permissions {
+    /// Topics to publish to.
+    pub publish: Vec<TopicFilter>,
+    /// Filters to subscribe to: a subscription has to lie within one of them.
+    pub subscribe: Vec<TopicFilter>,
+}
+
+/// The permissions of all clients, which may change while they are connected.
+#[derive(Debug)]
+pub struct Access(RwLock<Rules>);
+
+#[derive(Debug)]
+struct Rules {
+    clients: BTreeMap<PublicKey, Permissions>,
+    /// Of clients that are not listed.
+    others: Permissions,
+}
+
+impl Permissions {
+    /// Every topic but those that begin with `$`.
+    pub fn everything() -> Self {
+        let all: Vec<TopicFilter> = "#".parse().into_iter().collect();
+        Self { publish: all.clone(), subscribe: all }
+    }
+
+    /// Whether messages may be published to this topic.
+    pub fn may_publish(&self, topic: &str) -> bool {
+        self.publish.iter().any(|filter| filter.matches_text(topic))
+    }
+
+    /// Whether messages of this filter may be received.
+    pub fn may_subscribe(&self, filter: &TopicFilter) -> bool {
+        self.subscribe.iter().any(|permitted| permitted.covers(filter))
+    }
+}
+
+impl Access {
+    /// Permissions of listed clients, and of all others.
+    pub fn new(clients: BTreeMap<PublicKey, Permissions>, others: Permissions) -> Self {
+        Self(RwLock::new(Rules { clients, others }))
+    }
+
+    /// The permissions of a client.
+    pub fn of(&self, key: Option<&PublicKey>) -> Permissions {
+        let rules = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        key.and_then(|key| rules.clients.get(key)).unwrap_or(&rules.others).clone()
+    }
+
+    /// Takes other permissions. Publishers are judged by them from now on, and subscriptions that come.
+    pub fn replace(&self, clients: BTreeMap<PublicKey, Permissions>, others: Permissions) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Rules { clients, others };
+    }
+}

@@ -1,0 +1,170 @@
+//! A client's session.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::task::JoinSet;
+use whimbrel::{Mocket, PublicKey, StreamId};
+use whimbrel_pubsub::frame::{BrokerFrame, ClientFrame, Credit, Refusal, RefusalCode, Welcome};
+use whimbrel_pubsub::message::{Hlc, Message};
+
+use super::openings::Openings;
+use super::{Access, subscriber};
+use crate::buffer::Published;
+use crate::hub::{ClientId, Finding, Hub};
+
+/// How long a client may take to say hello.
+const HELLO: Duration = Duration::from_secs(10);
+/// The most messages that are taken before they are acknowledged together.
+const BATCH: usize = 256;
+/// What a client may publish before an answer has come. Repeated publications are recognised within a window that is not smaller.
+const CREDIT: Credit = Credit { messages: 1_000, bytes: 4 << 20 };
+/// The stream of what belongs to none.
+const NO_STREAM: StreamId = StreamId(0);
+/// Closing a session for what the client did wrong.
+const MISUSED: u64 = 1;
+
+/// Serves a client until its session ends.
+pub(super) async fn run(hub: Arc<Hub>, mocket: Mocket, access: Arc<Access>) {
+    if mocket.established().await.is_err() {
+        return;
+    }
+    let client = client_of(mocket.peer_key());
+    let mut session = Session { hub, mocket, access, client, finding: Finding::default(), next: 1 };
+    if let Err(why) = session.serve().await {
+        session.mocket.close(MISUSED, &why).await;
+    }
+}
+
+/// The number by which a client's limits are kept.
+fn client_of(key: Option<PublicKey>) -> ClientId {
+    let bytes = key.map(|key| *key.as_bytes()).unwrap_or_default();
+    u64::from_le_bytes(std::array::from_fn(|at| bytes[at]))
+}
+
+struct Session {
+    hub: Arc<Hub>,
+    mocket: Mocket,
+    access: Arc<Access>,
+    client: ClientId,
+    finding: Finding,
+    /// The number of the next message that is published.
+    next: u64,
+}
+
+/// Answers to what was published, the usual ones in ranges.
+#[derive(Default)]
+struct Answers {
+    taken: Option<(u64, u64, Hlc)>,
+    frames: Vec<Bytes>,
+}
+
+impl Answers {
+    fn taken(&mut self, number: u64, latest: Hlc) {
+        let first = self.taken.map_or(number, |(first, ..)| first);
+        self.taken = Some((first, number, latest));
+    }
+
+    fn refused(&mut self, number: u64, refusal: Refusal) {
+        self.close();
+        self.frames.push(BrokerFrame::Refused(number, refusal).encode());
+    }
+
+    fn close(&mut self) {
+        if let Some((first, last, latest)) = self.taken.take() {
+            self.frames.push(BrokerFrame::Published { first, last, latest }.encode());
+        }
+    }
+}
+
+impl Session {
+    /// Serves until the session is closed. Fails if the client does what no client should.
+    async fn serve(&mut self) -> Result<(), String> {
+        let hello = tokio::time::timeout(HELLO, self.mocket.recv());
+        let Ok(first) = hello.await else { return Err("the client does not say hello".to_owned()) };
+        let Ok(first) = first else { return Ok(()) };
+        let Ok(ClientFrame::Hello(hello)) = ClientFrame::parse(&first.payload) else {
+            return Err("the first message is no hello of this version".to_owned());
+        };
+        self.hub.follow(hello.latest);
+        let name = self.hub.name();
+        let (cluster, broker, name) = (name.cluster, name.broker, name.name.clone());
+        let welcome = BrokerFrame::Welcome(Welcome { cluster, broker, name, credit: CREDIT });
+        if self.mocket.send(welcome.encode()).await.is_err() {
+            return Ok(());
+        }
+        // Subscriptions end with the session.
+        let mut subscribers = JoinSet::new();
+        let (mut received, mut openings) = (Vec::new(), Openings::default());
+        loop {
+            tokio::select! {
+                number = self.mocket.recv_many(&mut received, BATCH) => {
+                    if number.is_err() {
+                        return Ok(());
+                    }
+                    let mut published = Vec::with_capacity(received.len());
+                    for message in received.drain(..) {
+                        if message.stream == NO_STREAM {
+                            published.push(message.payload);
+                        } else if openings.arrived(message.stream, message.payload).is_err() {
+                            return Err("the client opens too many streams at once".to_owned());
+                        }
+                    }
+                    let answers = self.publish(published)?;
+                    for answer in answers {
+                        if self.mocket.send(answer).await.is_err() {
+                            return Ok(());
+                        }
+                    }
+                }
+                stream = self.mocket.accept_messages() => {
+                    let Ok(stream) = stream else { return Ok(()) };
+                    let permissions = self.access.of(self.mocket.peer_key().as_ref());
+                    let most = self.mocket.max_unfragmented();
+                    let hub = Arc::clone(&self.hub);
+                    let first = openings.accept(stream.id());
+                    subscribers.spawn(subscriber::run(hub, stream, first, self.client, permissions, most));
+                }
+                Some(_) = subscribers.join_next() => {}
+            }
+        }
+    }
+
+    /// Takes what was published. Returns the answers.
+    fn publish(&mut self, received: Vec<Bytes>) -> Result<Vec<Bytes>, String> {
+        let permissions = self.access.of(self.mocket.peer_key().as_ref());
+        let mut answers = Answers::default();
+        for payload in received {
+            let (number, message) = match ClientFrame::parse(&payload) {
+                Ok(ClientFrame::Publish(number, message)) => (number, Ok(message)),
+                Ok(ClientFrame::Hello(_)) => return Err("the client says hello a second time".to_owned()),
+                Err(error) => match ClientFrame::number_of(&payload) {
+                    Some(number) => (number, Err(Refusal::new(RefusalCode::Mistake, error))),
+                    None => return Err(error.to_string()),
+                },
+            };
+            if number != self.next {
+                return Err(format!("message {number} was published where {} was due", self.next));
+            }
+            self.next += 1;
+            let permitted = message.and_then(|message| may_publish(&permissions, message));
+            match permitted.and_then(|message| self.hub.publish(message, &mut self.finding)) {
+                Ok(Published::Taken(stamp) | Published::Repeated(stamp)) => {
+                    answers.taken(number, stamp.published)
+                }
+                Err(refusal) => answers.refused(number, refusal),
+            }
+        }
+        answers.close();
+        Ok(answers.frames)
+    }
+}
+
+fn may_publish(permissions: &super::Permissions, message: Message) -> Result<Message, Refusal> {
+    if permissions.may_publish(message.topic()) {
+        return Ok(message);
+    }
+    let topic = message.topic();
+    Err(Refusal::new(RefusalCode::NotPermitted, format_args!("you may not publish to `{topic}`")))
+}

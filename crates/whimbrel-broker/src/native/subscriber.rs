@@ -1,0 +1,189 @@
+//! A client's subscription, on a stream of its own.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+use whimbrel::{MessageStream, Sender};
+use whimbrel_pubsub::coverage::Told;
+use whimbrel_pubsub::frame::{
+    Kind, Refusal, RefusalCode, Start, Subscribe, Subscribed, SubscriberFrame, SubscriptionFrame, Telling,
+};
+use whimbrel_pubsub::message::ChannelId;
+use whimbrel_pubsub::topic::TopicFilter;
+
+use super::Permissions;
+use crate::hub::{Attach, Attachment, ClientId, Hub, Progress};
+use crate::selection::Selection;
+use crate::selector::Selector;
+
+/// How long a client may take to say what it wants on a stream.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// What is settled is told after this time at the latest, also if no message comes.
+const COVER_EVERY: Duration = Duration::from_secs(5);
+/// The most arrivals that are looked at in one go.
+const STEPS: u32 = 4_096;
+/// The most bytes that are read before they are sent.
+const BYTES: usize = 64 << 10;
+
+/// Serves a subscription until its stream or session ends. `first` is its first message, if that came already.
+pub(super) async fn run(
+    hub: Arc<Hub>,
+    mut stream: MessageStream,
+    first: Option<Bytes>,
+    client: ClientId,
+    permissions: Permissions,
+    most: usize,
+) {
+    let sender = stream.sender().build();
+    let first = match first {
+        Some(first) => first,
+        None => match timeout(PATIENCE, stream.recv()).await {
+            Ok(Ok(message)) => message.payload,
+            _ => return,
+        },
+    };
+    let attached = attach(&hub, client, &permissions, &first);
+    drop(first);
+    let ended = match attached {
+        Ok((attachment, subscribed)) => {
+            let frame = SubscriptionFrame::Subscribed(subscribed).encode();
+            if sender.send(frame).await.is_err() {
+                return;
+            }
+            serve(&hub, attachment, &mut stream, &sender, most).await
+        }
+        Err(refusal) => Some(refusal),
+    };
+    if let Some(refusal) = ended {
+        drop(sender.send(SubscriptionFrame::Ended(refusal).encode()).await);
+        // What was sent arrives, though the stream is dropped.
+    }
+}
+
+/// Attaches what the first message asks for.
+fn attach(
+    hub: &Arc<Hub>,
+    client: ClientId,
+    permissions: &Permissions,
+    first: &[u8],
+) -> Result<(Attachment, Subscribed), Refusal> {
+    let mistake = |error: &dyn std::fmt::Display| Refusal::new(RefusalCode::Mistake, error);
+    let Ok(SubscriberFrame::Subscribe(subscribe)) = SubscriberFrame::parse(first) else {
+        return Err(mistake(&"the first message on the stream subscribes to nothing"));
+    };
+    let Subscribe { filter, selector, kind, recover, slow } = subscribe;
+    let filter: TopicFilter = filter.parse().map_err(|error| mistake(&error))?;
+    if !permissions.may_subscribe(&filter) {
+        return Err(Refusal::new(
+            RefusalCode::NotPermitted,
+            format_args!("you may not subscribe to `{filter}`"),
+        ));
+    }
+    let selector = selector.map(|text| Selector::parse(&text).map(Arc::new));
+    let selector = selector.transpose().map_err(|error| mistake(&error))?;
+    let normal = selector.as_ref().map(ToString::to_string);
+    let (state, start) = match kind {
+        Kind::Nondurable => (None, Start::Live),
+        Kind::SemiDurable { id, generation, cluster, start } => {
+            let own = hub.name().cluster;
+            if let Some(other) = cluster.filter(|cluster| *cluster != own) {
+                return Err(Refusal::new(
+                    RefusalCode::OtherCluster,
+                    format_args!("the state is of cluster {other}, and this broker is of cluster {own}"),
+                ));
+            }
+            (Some((id, generation)), start)
+        }
+        Kind::Durable { .. } => {
+            return Err(Refusal::new(RefusalCode::Mistake, "this broker keeps no durable subscriptions"));
+        }
+    };
+    let selection = Selection::new(filter, selector);
+    let attachment = hub.attach(client, Attach { selection, recover, slow, start, state })?;
+    let subscribed = Subscribed { selector: normal, channels: attachment.channels() };
+    Ok((attachment, subscribed))
+}
+
+/// Tells the subscriber what there is, until the stream ends. Returns why the broker ends it.
+async fn serve(
+    hub: &Hub,
+    mut attachment: Attachment,
+    stream: &mut MessageStream,
+    sender: &Sender,
+    most: usize,
+) -> Option<Refusal> {
+    let mut covers = interval(COVER_EVERY);
+    covers.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut packing = Packing { most, ..Packing::default() };
+    loop {
+        if attachment.is_superseded() {
+            return Some(Refusal::new(RefusalCode::Superseded, "the state was attached elsewhere"));
+        }
+        let turn = if attachment.is_recovering() { Some(hub.turns().begin().await) } else { None };
+        let began = Instant::now();
+        let progress = attachment.read(true, STEPS, |channel, told| packing.add(channel, &told));
+        if let Some(turn) = turn {
+            hub.turns().end(turn, began.elapsed()).await;
+        }
+        sender.send_many(packing.take()).await.ok()?;
+        match progress {
+            Progress::TooSlow => {
+                return Some(Refusal::new(RefusalCode::TooSlow, "the subscriber was too slow"));
+            }
+            Progress::More => tokio::task::yield_now().await,
+            Progress::Idle => {
+                let is_due = tokio::select! {
+                    () = attachment.woken() => false,
+                    _ = covers.tick() => true,
+                    // Nothing is expected on the stream but its end.
+                    _ = stream.recv() => return None,
+                };
+                if is_due {
+                    attachment.tell_covers();
+                }
+            }
+        }
+    }
+}
+
+/// Packs what is told into messages that fit into one packet each.
+#[derive(Default)]
+struct Packing {
+    most: usize,
+    open: Option<(ChannelId, Telling)>,
+    full: Vec<Bytes>,
+    bytes: usize,
+}
+
+impl Packing {
+    /// Adds something. Returns whether more may be added.
+    fn add(&mut self, channel: ChannelId, told: &Told) -> bool {
+        let length = match told {
+            Told::Delivery(delivery) => delivery.message.encoded().len() + 16,
+            _ => 48,
+        };
+        if self
+            .open
+            .as_ref()
+            .is_some_and(|(open, telling)| *open != channel || telling.len() + length > self.most)
+        {
+            self.close();
+        }
+        let (_, telling) = self.open.get_or_insert_with(|| (channel, Telling::new(channel)));
+        telling.push(told);
+        self.bytes += length;
+        self.bytes < BYTES
+    }
+
+    fn close(&mut self) {
+        self.full.extend(self.open.take().map(|(_, telling)| telling.finish()));
+    }
+
+    fn take(&mut self) -> Vec<Bytes> {
+        self.close();
+        self.bytes = 0;
+        std::mem::take(&mut self.full)
+    }
+}

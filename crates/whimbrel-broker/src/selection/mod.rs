@@ -1,0 +1,161 @@
+//! What a subscription selects: a topic filter, and with it maybe a selector. What a partition holds is said in the same way.
+
+mod rule;
+
+use std::sync::Arc;
+
+use whimbrel_pubsub::message::Message;
+use whimbrel_pubsub::topic::TopicFilter;
+
+pub use rule::{KeyRange, PartitionRule};
+
+use crate::buffer::{Picks, Reach};
+use crate::selector::Selector;
+
+/// A topic filter and a selector. A message is selected if both take it.
+#[derive(Clone, Debug)]
+pub struct Selection {
+    filter: TopicFilter,
+    selector: Option<Arc<Selector>>,
+    shape: Shape,
+}
+
+/// What the filter compares, so that the usual filters need not walk through levels.
+#[derive(Clone, Copy, Debug)]
+enum Shape {
+    /// `#`.
+    All,
+    /// No wildcard.
+    One,
+    Other,
+}
+
+impl Selection {
+    /// Selects by a filter, and by a selector if there is one.
+    pub fn new(filter: TopicFilter, selector: Option<Arc<Selector>>) -> Self {
+        let shape = match filter.as_str() {
+            "#" => Shape::All,
+            text if !text.contains(['+', '#']) => Shape::One,
+            _ => Shape::Other,
+        };
+        Self { filter, selector, shape }
+    }
+
+    /// The filter.
+    pub fn filter(&self) -> &TopicFilter {
+        &self.filter
+    }
+
+    /// The selector.
+    pub fn selector(&self) -> Option<&Arc<Selector>> {
+        self.selector.as_ref()
+    }
+
+    /// How much of a partition with this rule can be selected.
+    pub fn reach(&self, rule: &PartitionRule) -> Reach {
+        if !self.filter.overlaps(rule.filter()) {
+            return Reach::None;
+        }
+        let covers = self.filter.covers(rule.filter());
+        match (&self.selector, rule.key()) {
+            (None, _) if covers => Reach::Whole,
+            (Some(selector), Some(key)) if !key.is_allowed_by(&selector.implied(key.name())) => Reach::None,
+            // What is a number in the range makes a comparison true or false, and here never false.
+            (Some(selector), Some(key)) if covers && !key.is_allowed_by(&selector.excluded(key.name())) => {
+                Reach::Whole
+            }
+            _ => Reach::Part,
+        }
+    }
+}
+
+impl Picks for Selection {
+    #[inline]
+    fn picks(&self, message: &Message) -> bool {
+        let topic = message.topic();
+        let is_of_filter = match self.shape {
+            Shape::All => !topic.starts_with('$'),
+            Shape::One => topic == self.filter.as_str(),
+            Shape::Other => self.filter.matches_text(topic),
+        };
+        is_of_filter && self.selector.as_ref().is_none_or(|selector| selector.matches(message))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::Bound;
+
+    use proptest::prelude::*;
+    use whimbrel_pubsub::message::Draft;
+    use whimbrel_pubsub::property::{Properties, Value};
+
+    use super::*;
+
+    fn selection(filter: &str, selector: &str) -> Selection {
+        let selector = (!selector.is_empty()).then(|| Arc::new(Selector::parse(selector).unwrap()));
+        Selection::new(filter.parse().unwrap(), selector)
+    }
+
+    fn rule(filter: &str, low: f64, high: f64) -> PartitionRule {
+        let key = KeyRange::new("price", Bound::Included(low), Bound::Excluded(high)).unwrap();
+        PartitionRule::new(filter.parse().unwrap(), Some(key))
+    }
+
+    fn message(topic: &str, price: i64, other: Option<i64>) -> Message {
+        let pairs = [("price", Some(price)), ("other", other)];
+        let pairs = pairs.into_iter().filter_map(|(name, value)| Some((name, Value::Integer(value?))));
+        let properties = Properties::new(pairs).unwrap();
+        Draft { topic, properties: properties.as_bytes(), ..Draft::default() }.finish().unwrap()
+    }
+
+    #[test]
+    fn filters_and_selectors_tell_how_much_of_a_partition_they_select() {
+        let partition = rule("fish/#", 10.0, 20.0);
+        for (filter, selector, reach) in [
+            ("#", "", Reach::Whole),
+            ("fish/+", "", Reach::Part),
+            ("birds/#", "", Reach::None),
+            ("#", "price >= 10", Reach::Whole),
+            ("#", "price > 10", Reach::Part),
+            ("#", "price < 10", Reach::None),
+            ("#", "price < 100 OR other = 1", Reach::Whole),
+            ("#", "price < 100 AND other = 1", Reach::Part),
+            ("#", "price IS NULL", Reach::None),
+            ("#", "NOT price >= 20", Reach::Whole),
+            ("fish/#", "price BETWEEN 10 AND 20", Reach::Whole),
+        ] {
+            assert_eq!(selection(filter, selector).reach(&partition), reach, "{filter} {selector}");
+        }
+    }
+
+    fn condition() -> impl Strategy<Value = String> {
+        let one = ("(price|other)", "(=|<>|<|<=|>|>=)", -2_i64..8)
+            .prop_map(|(name, how, value)| format!("{name} {how} {value}"));
+        let odd = prop_oneof![Just("price IS NULL"), Just("other IS NOT NULL"), Just("price LIKE 'a'")];
+        let leaf = prop_oneof![4 => one, 1 => odd.prop_map(str::to_owned)];
+        leaf.prop_recursive(4, 16, 2, |inner| {
+            prop_oneof![
+                (inner.clone(), "(AND|OR)", inner.clone()).prop_map(|(a, how, b)| format!("({a} {how} {b})")),
+                inner.prop_map(|a| format!("NOT ({a})")),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn the_reach_is_certain(text in condition(), low in 0_i64..6, more in 1_i64..4, other in proptest::option::of(-1_i64..7)) {
+            let partition = rule("#", low as f64, (low + more) as f64);
+            let selection = selection("#", &text);
+            let reach = selection.reach(&partition);
+            for price in 0..10 {
+                let message = message("t", price, other);
+                if partition.picks(&message) {
+                    let picked = selection.picks(&message);
+                    prop_assert!(reach != Reach::Whole || picked, "{text}: {price} {other:?}");
+                    prop_assert!(reach != Reach::None || !picked, "{text}: {price} {other:?}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! Channels and their partitions in a file: which topics they have, how they are organised, and what is overwritten.
+
+use std::ops::Bound;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use whimbrel::units::as_text;
+use whimbrel_pubsub::message::ChannelId;
+use whimbrel_pubsub::topic::TopicFilter;
+
+use super::SettingsError;
+use crate::buffer::{ChannelSettings, PartitionSettings, PolicySettings, Size};
+use crate::hub::ChannelRules;
+use crate::selection::{KeyRange, PartitionRule};
+
+/// A channel.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ChannelSection {
+    /// Its name, the same at all brokers.
+    pub name: String,
+    /// Its topics. Default: all.
+    #[serde(default = "all", with = "filters")]
+    pub topics: Vec<TopicFilter>,
+    /// How long a message that exists may take to come, before subscriptions are told that its fate is unknown. Default: 10 s.
+    #[serde(default = "unknown_after", with = "as_text::duration")]
+    pub unknown_after: Duration,
+    /// The most topics with a last value. Default: 100,000.
+    #[serde(default = "retained")]
+    pub retained: usize,
+    /// The partitions. A message belongs to the first that takes it, or else to the last. Default: one.
+    #[serde(default, rename = "partition")]
+    pub partitions: Vec<PartitionSection>,
+}
+
+/// A partition of a channel's buffer.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PartitionSection {
+    /// Its topics. Default: all of the channel.
+    #[serde(default = "everything", with = "as_text_of")]
+    pub topics: TopicFilter,
+    /// The property by whose value messages belong to it. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// The least value of `key`. Default: no bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<f64>,
+    /// The value of `key` that is beyond the largest. Default: no bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<f64>,
+    /// The most messages. Default: 20,000.
+    #[serde(default = "messages")]
+    pub messages: u64,
+    /// The most bytes of messages. Default: 64 MiB.
+    #[serde(default = "bytes", with = "as_text::bytes")]
+    pub bytes: u64,
+    /// The longest time that a message is held. Default: no bound.
+    #[serde(default, with = "as_text::optional_duration", skip_serializing_if = "Option::is_none")]
+    pub age: Option<Duration>,
+    /// As many messages as are published in this time at the present rate, within the other bounds. Default: it does not follow the rate.
+    #[serde(default, with = "as_text::optional_duration", skip_serializing_if = "Option::is_none")]
+    pub follow: Option<Duration>,
+    /// Which message gives way when it is full. Default: lrp.
+    #[serde(default)]
+    pub policy: PolicyName,
+    /// Of policy pwp: the part for recent messages, percent. Default: 80.
+    #[serde(default = "recent")]
+    pub recent_percent: u8,
+    /// Of policy pwp: how long a message keeps its place among the important ones. Default: 48 s.
+    #[serde(default = "lifetime", with = "as_text::duration")]
+    pub lifetime: Duration,
+}
+
+/// Which message of a full partition gives way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PolicyName {
+    /// The least recently published.
+    #[default]
+    Lrp,
+    /// Any.
+    Ran,
+    /// The paper's policy with priorities.
+    Pwp,
+}
+
+fn all() -> Vec<TopicFilter> {
+    vec![everything()]
+}
+
+fn everything() -> TopicFilter {
+    match "#".parse() {
+        Ok(filter) => filter,
+        Err(_) => unreachable!("# is a filter"),
+    }
+}
+
+fn unknown_after() -> Duration {
+    ChannelSettings::new(ChannelId(0)).unknown_after
+}
+
+fn retained() -> usize {
+    ChannelSettings::new(ChannelId(0)).most_retained
+}
+
+fn messages() -> u64 {
+    Size::default().messages
+}
+
+fn bytes() -> u64 {
+    Size::default().bytes
+}
+
+fn recent() -> u8 {
+    80
+}
+
+fn lifetime() -> Duration {
+    Duration::from_secs(48)
+}
+
+impl ChannelSection {
+    /// The channel's rules.
+    pub(super) fn rules(&self, id: ChannelId) -> Result<ChannelRules, SettingsError> {
+        let mistake = |why: &dyn std::fmt::Display| SettingsError::Channel {
+            channel: self.name.clone(),
+            why: why.to_string(),
+        };
+        let mut settings = ChannelSettings::new(id);
+        (settings.unknown_after, settings.most_retained) = (self.unknown_after, self.retained);
+        if self.partitions.is_empty() {
+            let partitions = vec![PartitionRule::new(everything(), None)];
+            return Ok(ChannelRules {
+                name: self.name.clone(),
+                topics: self.topics.clone(),
+                partitions,
+                settings,
+            });
+        }
+        let rules = self.partitions.iter().map(PartitionSection::rule).collect::<Result<Vec<_>, _>>();
+        let rules = rules.map_err(|why| mistake(&why))?;
+        settings.partitions =
+            self.partitions.iter().zip(&rules).map(|(section, rule)| section.settings(rule)).collect();
+        Ok(ChannelRules { name: self.name.clone(), topics: self.topics.clone(), partitions: rules, settings })
+    }
+}
+
+impl PartitionSection {
+    fn rule(&self) -> Result<PartitionRule, String> {
+        let low = self.from.map_or(Bound::Unbounded, Bound::Included);
+        let high = self.to.map_or(Bound::Unbounded, Bound::Excluded);
+        let key = match &self.key {
+            Some(name) => {
+                Some(KeyRange::new(name, low, high).map_err(|fault| format!("`key = \"{name}\"`: {fault}"))?)
+            }
+            None if self.from.is_some() || self.to.is_some() => {
+                return Err("a partition has `from` or `to` and no `key`: name the property that they bound"
+                    .to_owned());
+            }
+            None => None,
+        };
+        Ok(PartitionRule::new(self.topics.clone(), key))
+    }
+
+    fn settings(&self, rule: &PartitionRule) -> PartitionSettings {
+        let Self { messages, bytes, age, follow, .. } = *self;
+        let policy = match self.policy {
+            PolicyName::Lrp => PolicySettings::Lrp,
+            // Each run of the broker has random numbers of its own.
+            PolicyName::Ran => PolicySettings::Ran { seed: crate::hub::random() },
+            PolicyName::Pwp => {
+                PolicySettings::Pwp { recent_percent: self.recent_percent, lifetime: self.lifetime }
+            }
+        };
+        PartitionSettings {
+            rule: Arc::new(rule.clone()),
+            size: Size { messages, bytes, age, follow },
+            policy,
+        }
+    }
+}
+
+/// For `#[serde(with = …)]`: one filter.
+mod as_text_of {
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+    use whimbrel_pubsub::topic::TopicFilter;
+
+    pub(super) fn serialize<S: Serializer>(filter: &TopicFilter, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(filter)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<TopicFilter, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    }
+}
+
+/// For `#[serde(with = …)]`: a list of filters, or one alone.
+pub(super) mod filters {
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+    use whimbrel_pubsub::topic::TopicFilter;
+
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "a filter, or a list of filters")]
+    enum Texts {
+        One(String),
+        Many(Vec<String>),
+    }
+
+    pub(in crate::settings) fn serialize<S: Serializer>(
+        filters: &[TopicFilter],
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(filters.iter().map(TopicFilter::as_str))
+    }
+
+    pub(in crate::settings) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Vec<TopicFilter>, D::Error> {
+        let texts = match Texts::deserialize(deserializer)? {
+            Texts::One(text) => vec![text],
+            Texts::Many(texts) => texts,
+        };
+        texts.iter().map(|text| text.parse().map_err(D::Error::custom)).collect()
+    }
+}

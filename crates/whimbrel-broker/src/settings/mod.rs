@@ -1,0 +1,233 @@
+//! The settings of a broker, as they stand in a file.
+
+mod channel;
+mod client;
+mod peer;
+
+use serde::{Deserialize, Serialize};
+use whimbrel::{PublicKey, TransportConfig};
+use whimbrel_pubsub::coverage::ClusterId;
+use whimbrel_pubsub::message::{BrokerId, ChannelId};
+use whimbrel_service::{ListenSettings, ServiceSettings};
+
+pub use channel::{ChannelSection, PartitionSection, PolicyName};
+pub use client::{ClientSection, OtherClients};
+pub use peer::PeerSection;
+
+use crate::backbone::Peer;
+use crate::hub::{BrokerName, ChannelRules};
+use crate::native::Permissions;
+
+/// The settings of a broker. In a file, each field is a section, each channel a `[[channel]]` and each client a `[[client]]`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// Who the broker is.
+    pub broker: BrokerSection,
+    /// The channels. A message belongs to the first that has its topic. Default: one for all topics.
+    #[serde(rename = "channel")]
+    pub channels: Vec<ChannelSection>,
+    /// The other brokers of the cluster. Default: none.
+    #[serde(rename = "peer")]
+    pub peers: Vec<PeerSection>,
+    /// The clients and what they may do.
+    #[serde(rename = "client")]
+    pub clients: Vec<ClientSection>,
+    /// What clients may do that are not listed. Default: nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub other_clients: Option<OtherClients>,
+    /// Where to listen.
+    pub listen: ListenSettings,
+    /// The transport, with the settings of its sessions.
+    pub transport: TransportConfig,
+    /// Control socket, metrics and activity log.
+    pub service: ServiceSettings,
+}
+
+/// Who a broker is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct BrokerSection {
+    /// What people call it. Default: the first letters of its key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The cluster, which has a name of its own in the world: the states of subscriptions go by it. Default: the broker's key, for one that is
+    /// alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<String>,
+}
+
+/// A mistake that no single line has.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SettingsError {
+    /// Two channels have one name.
+    #[error("two channels are called `{0}`: rename one")]
+    SameName(String),
+    /// There are too many channels.
+    #[error("there are {0} channels: a broker has at most 64")]
+    TooManyChannels(usize),
+    /// A channel has a mistake.
+    #[error("the channel `{channel}`: {why}")]
+    Channel {
+        /// Its name.
+        channel: String,
+        /// The mistake.
+        why: String,
+    },
+    /// A peer has neither key nor URL, or a URL without a key.
+    #[error(
+        "a [[peer]] has no key: write `url = \"whimbrel://KEY@HOST:PORT\"`, or `key = \"…\"` for one that dials this broker"
+    )]
+    NoKey,
+    /// A peer's key and URL differ.
+    #[error("the peer {0} has another key in its url: leave `key` out")]
+    TwoKeys(PublicKey),
+    /// There are peers, and no name of the cluster.
+    #[error(
+        "there are peers, and the cluster has no name: write `cluster = \"…\"` under [broker], the same at each"
+    )]
+    NoCluster,
+    /// Two clients have one key.
+    #[error("two clients have the key {0}: make one of them")]
+    SameKey(PublicKey),
+}
+
+impl Settings {
+    /// The channels with their rules.
+    ///
+    /// # Errors
+    /// They contradict each other, or one has a mistake.
+    pub fn rules(&self) -> Result<Vec<ChannelRules>, SettingsError> {
+        let most = whimbrel_pubsub::coverage::MOST_CHANNELS;
+        if self.channels.len() > most {
+            return Err(SettingsError::TooManyChannels(self.channels.len()));
+        }
+        for (at, channel) in self.channels.iter().enumerate() {
+            if self.channels[..at].iter().any(|other| other.name == channel.name) {
+                return Err(SettingsError::SameName(channel.name.clone()));
+            }
+        }
+        let channels = self.channels.iter().map(|section| section.rules(id_of(&section.name)));
+        let mut channels = channels.collect::<Result<Vec<_>, _>>()?;
+        if channels.is_empty() {
+            channels.push(ChannelRules::all_topics());
+        }
+        let peers: Vec<_> = self.peers()?.iter().map(|peer| broker_id(&peer.key)).collect();
+        for channel in &mut channels {
+            channel.settings.peers.clone_from(&peers);
+        }
+        Ok(channels)
+    }
+
+    /// The other brokers of the cluster.
+    ///
+    /// # Errors
+    /// One has no key, or the cluster no name.
+    pub fn peers(&self) -> Result<Vec<Peer>, SettingsError> {
+        if !self.peers.is_empty() && self.broker.cluster.is_none() {
+            return Err(SettingsError::NoCluster);
+        }
+        self.peers.iter().map(PeerSection::peer).collect()
+    }
+
+    /// What each listed client may do, and what others may.
+    ///
+    /// # Errors
+    /// A client is listed twice.
+    pub fn permissions(
+        &self,
+    ) -> Result<(std::collections::BTreeMap<PublicKey, Permissions>, Permissions), SettingsError> {
+        let mut clients = std::collections::BTreeMap::new();
+        for client in &self.clients {
+            if clients.insert(client.key, client.permissions()).is_some() {
+                return Err(SettingsError::SameKey(client.key));
+            }
+        }
+        let others = self.other_clients.as_ref().map(OtherClients::permissions).unwrap_or_default();
+        Ok((clients, others))
+    }
+
+    /// Who the broker with this key is.
+    pub fn name(&self, key: &PublicKey) -> BrokerName {
+        let cluster = match &self.broker.cluster {
+            Some(name) => digest(b"whimbrel cluster", name.as_bytes()),
+            None => digest(b"whimbrel cluster of", key.as_bytes()),
+        };
+        let name = self.broker.name.clone().unwrap_or_else(|| key.to_string().chars().take(8).collect());
+        BrokerName { cluster: ClusterId(u128::from_le_bytes(cluster)), broker: broker_id(key), name }
+    }
+}
+
+/// The id of the broker with this key.
+pub fn broker_id(key: &PublicKey) -> BrokerId {
+    let bytes = key.as_bytes();
+    BrokerId(u64::from_le_bytes(std::array::from_fn(|at| bytes[at])))
+}
+
+/// Channels have the same id at all brokers, since they have the same name.
+fn id_of(name: &str) -> ChannelId {
+    let digest: [u8; 4] = digest(b"whimbrel channel", name.as_bytes());
+    ChannelId(u32::from_le_bytes(digest))
+}
+
+fn digest<const N: usize>(what: &[u8], of: &[u8]) -> [u8; N] {
+    let text = [what, &[0], of].concat();
+    let whole = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &text);
+    std::array::from_fn(|at| whole.as_ref()[at])
+}
+
+#[cfg(test)]
+mod tests {
+    use whimbrel_service::parse_config;
+
+    use super::*;
+
+    const KEY: &str = "9I1nPhqj7OBn3w4Jx5JzKRqXy8DxvbSCG5PInZRN7i0";
+
+    fn parse(text: &str) -> Settings {
+        parse_config("broker.toml", text).unwrap()
+    }
+
+    #[test]
+    fn channels_and_clients_come_out_of_a_file() {
+        let settings = parse(&format!(
+            "[broker]\nname = 'harbour'\ncluster = 'example.org fish'\n\
+             [[channel]]\nname = 'prices'\ntopics = ['prices/#']\nunknown_after = '3s'\n\
+             [[channel.partition]]\ntopics = 'prices/fish/#'\nkey = 'price'\nfrom = 10\nto = 20.5\nmessages = 500\npolicy = 'pwp'\n\
+             [[channel.partition]]\nbytes = '1 MiB'\nage = '10min'\n\
+             [[channel]]\nname = 'rest'\n\
+             [[client]]\nkey = '{KEY}'\npublish = 'prices/#'\nsubscribe = ['#']\n"
+        ));
+        let rules = settings.rules().unwrap();
+        assert_eq!(rules.len(), 2);
+        assert_eq!(rules[0].settings.unknown_after, std::time::Duration::from_secs(3));
+        assert_eq!(rules[0].partitions.len(), 2);
+        let size = rules[0].settings.partitions[0].size;
+        assert_eq!((size.messages, size.bytes), (500, 64 << 20));
+        assert_ne!(rules[0].settings.id, rules[1].settings.id);
+        let (clients, others) = settings.permissions().unwrap();
+        let client = &clients[&KEY.parse().unwrap()];
+        assert!(client.may_publish("prices/fish") && !client.may_publish("weather"));
+        assert!(!others.may_publish("prices/fish"), "strangers may nothing");
+        let name = settings.name(&KEY.parse().unwrap());
+        assert_eq!(name.name, "harbour");
+        assert_ne!(name.cluster, Settings::default().name(&KEY.parse().unwrap()).cluster);
+    }
+
+    #[test]
+    fn mistakes_are_shown() {
+        let says = |text: &str| parse(text).rules().unwrap_err().to_string();
+        assert!(
+            says("[[channel]]\nname='a'\n[[channel]]\nname='a'\n").contains("two channels are called `a`")
+        );
+        let no_key = says("[[channel]]\nname='a'\n[[channel.partition]]\nfrom=1\n");
+        assert!(no_key.contains("`key`"), "{no_key}");
+        let reserved = says("[[channel]]\nname='a'\n[[channel.partition]]\nkey='JMSx'\n");
+        assert!(reserved.contains("reserved"), "{reserved}");
+        let wrong =
+            parse_config::<Settings>("b.toml", "[[channel]]\nname='a'\ntopics='a/#/b'\n").unwrap_err();
+        assert!(wrong.to_string().starts_with("b.toml:3:8: "), "{wrong}");
+        let unknown = parse_config::<Settings>("b.toml", "[brokers]\n").unwrap_err().to_string();
+        assert!(unknown.contains("write `broker`"), "{unknown}");
+    }
+}

@@ -1,0 +1,75 @@
+//! `whimbrel broker`: publish/subscribe for subscribers that roam.
+
+mod describe;
+mod run;
+mod sources;
+
+use clap::{Args, Subcommand};
+use whimbrel_broker::settings::Settings;
+use whimbrel_service::{ConfigError, read_config};
+
+use crate::output::print_line;
+use crate::process::Misused;
+#[cfg(unix)]
+use crate::status::StatusCommand;
+pub(crate) use describe::describe;
+use run::RunCommand;
+
+/// Runs a publish/subscribe broker. Subscribers that roam recover at any broker what they missed.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Example, in three terminals:
+  whimbrel broker run                                      # prints its URL
+  whimbrel sub 'prices/#' --broker whimbrel://KEY@127.0.0.1:4433 --state prices.state
+  whimbrel pub prices/fish --broker whimbrel://KEY@127.0.0.1:4433 --message 4.20")]
+pub struct BrokerCommand {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand, Clone, Debug)]
+enum Verb {
+    Run(Box<RunCommand>),
+    Check(CheckCommand),
+    #[cfg(unix)]
+    Status(StatusCommand),
+}
+
+/// Checks a configuration file of the broker.
+///
+/// Prints one sentence if the file has no mistake. Otherwise prints the mistake, where it is and what was expected, and ends with 2.
+#[derive(Args, Clone, Debug)]
+struct CheckCommand {
+    /// The configuration file. docs/broker.toml shows all settings.
+    file: std::path::PathBuf,
+}
+
+impl BrokerCommand {
+    /// Runs the command.
+    ///
+    /// # Errors
+    /// The command line or the file has a mistake, or a socket cannot be used.
+    pub fn run(self) -> anyhow::Result<()> {
+        match self.verb {
+            Verb::Run(run) => run.run(),
+            Verb::Check(check) => check.run(),
+            #[cfg(unix)]
+            Verb::Status(status) => status.run(),
+        }
+    }
+}
+
+impl CheckCommand {
+    fn run(self) -> anyhow::Result<()> {
+        read(&self.file)?;
+        print_line(format_args!("{} has no mistake", self.file.display()))
+    }
+}
+
+/// Reads a file, and refuses what cannot be.
+fn read(file: &std::path::Path) -> Result<Settings, Misused> {
+    let settings: Settings = read_config(file).map_err(|error: ConfigError| Misused(error.to_string()))?;
+    let whole = settings.rules().map(drop).and_then(|()| settings.permissions().map(drop));
+    // The peers are among the rules.
+    whole.map_err(|error| Misused(format!("{}: {error}", file.display())))?;
+    Ok(settings)
+}

@@ -1,0 +1,161 @@
+//! `whimbrel broker run`: the broker itself.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, OnceLock};
+
+use clap::Args;
+use whimbrel::{Config, PublicKey};
+use whimbrel_broker::backbone::{self, Mesh};
+use whimbrel_broker::hub::Hub;
+use whimbrel_broker::matching::Limits;
+use whimbrel_broker::native::Access;
+use whimbrel_broker::serve;
+use whimbrel_broker::settings::{Settings, SettingsError};
+use whimbrel_pubsub::frame::PROTOCOL;
+use whimbrel_service::key::{default_key_file, own_or_new};
+use whimbrel_service::{Command, ListenOptions, Listening, Service};
+
+use super::sources::Sources;
+use crate::monitor;
+use crate::output::{note, print_line};
+use crate::process::{RuntimeOptions, STOP_PATIENCE};
+
+/// Runs a broker until Ctrl-C or SIGTERM.
+///
+/// The first line of output is `listening whimbrel://KEY@HOST:PORT`. Give that URL to --broker of `whimbrel pub` and `whimbrel sub`.
+/// Both signals are its regular end, with exit code 0.
+#[derive(Args, Clone, Debug)]
+pub(super) struct RunCommand {
+    #[command(flatten)]
+    sources: Sources,
+    #[command(flatten)]
+    runtime: RuntimeOptions,
+}
+
+/// What a client may have waiting in the transport's queue. What does not fit there stays in the buffer, where newer values replace older
+/// ones.
+const QUEUE: u64 = 512 << 10;
+
+impl RunCommand {
+    pub(super) fn run(self) -> anyhow::Result<()> {
+        self.runtime.block_on(self.serve())
+    }
+
+    async fn serve(self) -> anyhow::Result<()> {
+        let settings = self.sources.read()?;
+        let rules = settings.rules()?;
+        let Listening { endpoint, url } = self.listen(&settings).await?;
+        let hub = Hub::new(settings.name(&endpoint.public_key()), rules, Limits::default());
+        let (clients, others) = settings.permissions()?;
+        let access = Arc::new(Access::new(clients, others));
+        let joined: Arc<OnceLock<Arc<Mesh>>> = Arc::default();
+        let (shown, mesh) = (Arc::clone(&hub), Arc::clone(&joined));
+        let more = move || report(&shown, mesh.get().map_or(0, |mesh| mesh.linked().len()));
+        let file = self.sources.config.as_deref();
+        let mut service = monitor::start("broker", &settings.service, file, &endpoint, more).await?;
+        let mesh = Mesh::start(Arc::clone(&hub), &endpoint, &settings.peers()?);
+        drop(joined.set(Arc::clone(&mesh)));
+        let serving = tokio::spawn(serve(Arc::clone(&hub), mesh, endpoint.clone(), Arc::clone(&access)));
+        let ticking = tokio::spawn(tick(hub));
+        print_line(format_args!("listening {url}"))?;
+        self.until_stopped(&mut service, &endpoint, &access).await;
+        service.finish(0, "the broker was stopped", STOP_PATIENCE).await?;
+        serving.abort();
+        ticking.abort();
+        Ok(())
+    }
+
+    async fn until_stopped(&self, service: &mut Service, endpoint: &whimbrel::Endpoint, access: &Access) {
+        loop {
+            match service.next().await {
+                Command::Stop(_) => return,
+                Command::Reload(asked) => {
+                    service.reloading();
+                    let reloaded = self.reload(endpoint, access);
+                    service.reloaded();
+                    monitor::answer(service, asked, reloaded);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    async fn listen(&self, settings: &Settings) -> anyhow::Result<Listening> {
+        let listen = settings.listen.clone();
+        let key = self.sources.key.clone().or(listen.key);
+        let (_, is_new) = own_or_new(key.as_deref())?;
+        let path = key.map_or_else(default_key_file, Ok)?;
+        if is_new {
+            note(format_args!("made the key {}", path.display()));
+        }
+        let mut transport = settings.transport.clone();
+        // Nothing is kept here for a client that is away, and a broker that is gone is dialled anew.
+        transport.reattach = None;
+        transport.session.send_queue_bytes = transport.session.send_queue_bytes.min(QUEUE);
+        let mut admitted = listen.config;
+        admitted.protocols = vec![PROTOCOL.into(), backbone::PROTOCOL.into()];
+        admitted.allow = allowed(settings)?;
+        let paths = self.sources.transport.paths.paths()?;
+        let config = Config::default().protocol(backbone::PROTOCOL.into());
+        let config = config.transport(transport).paths(paths).listen(Some(admitted));
+        let mut options = ListenOptions::new(config).key(path);
+        (options.address, options.psk) = (listen.address, listen.psk);
+        Ok(options.listen(note).await?)
+    }
+
+    /// Reads the file again and applies what clients may do.
+    fn reload(&self, endpoint: &whimbrel::Endpoint, access: &Access) -> Result<String, String> {
+        if self.sources.config.is_none() {
+            return Err(
+                "this command has no configuration to read again: start it with --config FILE".to_owned()
+            );
+        }
+        let settings = self.sources.read().map_err(|misused| misused.0)?;
+        let (clients, others) = settings.permissions().map_err(|error| error.to_string())?;
+        let ended = endpoint.set_allow(allowed(&settings).map_err(|error| error.to_string())?);
+        let number = clients.len();
+        access.replace(clients, others);
+        Ok(format!(
+            "{} listed now; {} ended. Channels and addresses change at the next start",
+            crate::shown::plural(number as u64, "client"),
+            crate::shown::plural(ended as u64, "session")
+        ))
+    }
+}
+
+/// The keys that may connect. `None`: any.
+fn allowed(settings: &Settings) -> Result<Option<BTreeSet<PublicKey>>, SettingsError> {
+    if settings.other_clients.is_some() {
+        return Ok(None);
+    }
+    let clients = settings.clients.iter().map(|client| client.key);
+    Ok(Some(clients.chain(settings.peers()?.iter().map(|peer| peer.key)).collect()))
+}
+
+/// Has the hub do what is due.
+async fn tick(hub: Arc<Hub>) {
+    let mut interval = tokio::time::interval(Hub::TICK);
+    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        interval.tick().await;
+        hub.tick();
+    }
+}
+
+fn report(hub: &Hub, linked: usize) -> serde_json::Value {
+    let name = hub.name();
+    let channels = hub.report().into_iter().map(|room| {
+        let partitions = room.partitions.iter().map(|figures| {
+            serde_json::json!({
+                "messages": figures.messages, "bytes": figures.bytes, "room": figures.room, "overwritten": figures.overwritten,
+            })
+        });
+        serde_json::json!({
+            "name": room.name, "arrived": room.arrived, "retained": room.retained, "partitions": partitions.collect::<Vec<_>>(),
+        })
+    });
+    serde_json::json!({
+        "name": name.name, "cluster": name.cluster.to_string(), "subscriptions": hub.subscriptions(), "linked": linked,
+        "channels": channels.collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,66 @@
+//! Where the settings of a broker come from.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use clap::Args;
+use whimbrel::{DEFAULT_PORT, PublicKey};
+use whimbrel_broker::settings::{ClientSection, OtherClients, Settings};
+
+use crate::dial::TransportOptions;
+use crate::monitor::MonitorOptions;
+use crate::process::Misused;
+use crate::units;
+
+/// The configuration file, if there is one, and the options of the command line, which win over it.
+#[derive(Args, Clone, Debug)]
+pub(super) struct Sources {
+    /// The address and port to listen on. Port 0 takes any free one [default: 127.0.0.1:4433].
+    #[arg(long, value_name = "ADDR", value_parser = units::address)]
+    listen: Option<SocketAddr>,
+    /// Let the client with this public key publish and subscribe to everything. May be repeated. Without it and without a file, every
+    /// client on this host may, and nobody else.
+    #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
+    allow: Vec<PublicKey>,
+    /// Our own key file. It is made if it is missing [default: ~/.config/whimbrel/key].
+    #[arg(long, value_name = "FILE")]
+    pub(super) key: Option<PathBuf>,
+    /// Read settings from this TOML file; options of the command line win over it. SIGHUP and `whimbrel reload` read it again. `whimbrel
+    /// broker check FILE` checks it, and docs/broker.toml shows all settings.
+    #[arg(long, value_name = "FILE")]
+    pub(super) config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) transport: TransportOptions,
+    #[command(flatten)]
+    monitor: MonitorOptions,
+}
+
+impl Sources {
+    /// Reads the file, if there is one, and applies the command line.
+    ///
+    /// # Errors
+    /// The file cannot be read, or has a mistake, or the whole makes no sense.
+    pub(super) fn read(&self) -> Result<Settings, Misused> {
+        let mut settings = match &self.config {
+            Some(file) => super::read(file)?,
+            None => Settings::default(),
+        };
+        settings.clients.extend(self.allow.iter().map(|key| ClientSection::everything(*key)));
+        settings.permissions().map_err(|error| Misused(error.to_string()))?;
+        let listen = self.listen.or(settings.listen.address);
+        let listen = listen.unwrap_or_else(|| (Ipv4Addr::LOCALHOST, DEFAULT_PORT).into());
+        settings.listen.address = Some(listen);
+        if settings.clients.is_empty() && settings.other_clients.is_none() {
+            if !listen.ip().is_loopback() {
+                return Err(Misused(format!(
+                    "on {listen}, others than this host's clients reach the broker, and nobody may do anything: name clients with --allow \
+                     KEY, or with [[client]] in a file"
+                )));
+            }
+            settings.other_clients = Some(OtherClients::everything());
+        }
+        self.transport.apply(&mut settings.transport);
+        self.monitor.apply(&mut settings.service);
+        Ok(settings)
+    }
+}

@@ -1,0 +1,224 @@
+//! `whimbrel sub`: subscribes.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use whimbrel_pubsub::client::{Durability, Event, Subscribing, Subscription};
+use whimbrel_pubsub::coverage::{StateFile, SubscriptionId, SubscriptionState};
+use whimbrel_pubsub::frame::{Recover, Slow};
+
+use super::brokers::BrokerOptions;
+use super::shown::{Shown, tell};
+use crate::output::{note, output_error};
+use crate::process::{Misused, RuntimeOptions, interrupted};
+
+/// Subscribes to a topic filter, and prints each message on a line.
+///
+/// With --state it recovers at its return, at any broker of the cluster, what it missed meanwhile.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:
+  whimbrel sub 'prices/#' --broker whimbrel://KEY@127.0.0.1:4433 --selector \"price > 10 AND sector = 'fish'\"
+  whimbrel sub '#' --broker URL --broker URL --state all.state --recover newest-per-key")]
+pub struct SubCommand {
+    /// The topic filter: + stands for one level, # for all further ones.
+    filter: String,
+    #[command(flatten)]
+    brokers: BrokerOptions,
+    /// Receive only messages whose properties this condition takes, in the language of JMS. docs/selectors.md describes it.
+    #[arg(long, value_name = "CONDITION")]
+    selector: Option<String>,
+    /// Keep nothing: begin with what is published from now on, at each broker.
+    #[arg(long, conflicts_with = "state")]
+    nondurable: bool,
+    /// Recover what was missed. This is the default; without --state, it holds for this run.
+    #[arg(long, conflicts_with = "nondurable")]
+    semi_durable: bool,
+    /// Keep in this file what was received, so that the next run recovers what was missed.
+    #[arg(long, value_name = "FILE")]
+    state: Option<PathBuf>,
+    /// Begin with all that the broker holds, if nothing was received before.
+    #[arg(long, conflicts_with = "nondurable")]
+    from_held: bool,
+    /// How to get what was missed: first, beside what is new, newest-per-key, or max-age=TIME.
+    #[arg(long, value_name = "HOW", default_value = "first", value_parser = recover)]
+    recover: Recover,
+    /// What happens while we are too slow: wait, drop-oldest=N, replace-by-key, or disconnect=N.
+    #[arg(long, value_name = "HOW", default_value = "wait", value_parser = slow)]
+    slow: Slow,
+    /// End after this many messages.
+    #[arg(long, value_name = "N")]
+    count: Option<u64>,
+    /// Print each message as a JSON object, with its topic and properties.
+    #[arg(long)]
+    json: bool,
+    /// Print the topic before each message.
+    #[arg(long, conflicts_with = "json")]
+    topics: bool,
+    #[command(flatten)]
+    runtime: RuntimeOptions,
+}
+
+/// How often the state is saved while messages come.
+const SAVE_EVERY: Duration = Duration::from_secs(1);
+
+fn recover(text: &str) -> Result<Recover, String> {
+    match text {
+        "first" => Ok(Recover::First),
+        "beside" => Ok(Recover::Beside),
+        "newest-per-key" => Ok(Recover::NewestPerKey),
+        _ => match text.strip_prefix("max-age=").map(crate::units::wait) {
+            Some(Ok(age)) => Ok(Recover::MaxAge(age)),
+            Some(Err(error)) => Err(error),
+            None => Err("write first, beside, newest-per-key, or max-age=10min".to_owned()),
+        },
+    }
+}
+
+fn slow(text: &str) -> Result<Slow, String> {
+    let number = |name: &str| text.strip_prefix(name).map(str::parse::<u64>);
+    match (text, number("drop-oldest="), number("disconnect=")) {
+        ("wait", ..) => Ok(Slow::Wait),
+        ("replace-by-key", ..) => Ok(Slow::ReplaceByKey),
+        (_, Some(Ok(lag)), _) if lag > 0 => Ok(Slow::DropOldest(lag)),
+        (_, _, Some(Ok(lag))) if lag > 0 => Ok(Slow::Disconnect(lag)),
+        _ => Err("write wait, drop-oldest=1000, replace-by-key, or disconnect=1000".to_owned()),
+    }
+}
+
+/// The state in its file.
+struct Kept {
+    file: StateFile,
+    saved: Instant,
+    is_dirty: bool,
+}
+
+impl SubCommand {
+    /// Runs the command.
+    ///
+    /// # Errors
+    /// No broker is reached, the broker refuses the subscription, or the state cannot be used.
+    pub fn run(self) -> anyhow::Result<()> {
+        let runtime = self.runtime;
+        runtime.block_on(self.subscribe())
+    }
+
+    async fn subscribe(self) -> anyhow::Result<()> {
+        // Mistakes are found before anybody is asked.
+        let filter: whimbrel_pubsub::topic::TopicFilter =
+            self.filter.parse().map_err(|error| Misused(format!("{error}")))?;
+        let selector = self.selector.as_deref().map(whimbrel_broker::selector::Selector::parse).transpose();
+        let selector = selector.map_err(|error| Misused(error.to_string()))?;
+        let signal = interrupted()?;
+        tokio::pin!(signal);
+        let (endpoint, client) = self.brokers.connect(false).await?;
+        let cluster = tokio::select! {
+            welcome = client.connected() => welcome?.cluster,
+            signal = &mut signal => return Err(signal.into()),
+        };
+        let wanted = whimbrel_pubsub::coverage::Subscription {
+            filter: filter.to_string(),
+            selector: selector.map(|selector| selector.to_string()),
+        };
+        let mut subscribing = Subscribing::new(wanted.filter.clone());
+        (subscribing.selector, subscribing.from_held) = (wanted.selector.clone(), self.from_held);
+        (subscribing.recover, subscribing.slow) = (self.recover, self.slow);
+        let mut kept = None;
+        if self.nondurable {
+            subscribing.durability = Durability::Nondurable;
+        } else if let Some(path) = &self.state {
+            let (file, state) = open(path, cluster, wanted)?;
+            subscribing.durability = Durability::SemiDurable(Some(state));
+            kept = Some(Kept { file, saved: Instant::now(), is_dirty: false });
+        }
+        let mut subscription = client.subscribe(subscribing);
+        let received = tokio::select! {
+            received = self.receive(&mut subscription, &mut kept) => received,
+            signal = &mut signal => Err(signal.into()),
+        };
+        // What was printed is saved, however it ends.
+        if let Some(kept) = &mut kept {
+            kept.save(&subscription)?;
+        }
+        drop((subscription, client));
+        endpoint.close(0, "done", Duration::from_secs(2)).await;
+        received
+    }
+
+    async fn receive(&self, subscription: &mut Subscription, kept: &mut Option<Kept>) -> anyhow::Result<()> {
+        let shown = Shown { json: self.json, topics: self.topics };
+        let mut out = std::io::BufWriter::new(std::io::stdout());
+        let mut left = self.count.unwrap_or(u64::MAX);
+        while left > 0 {
+            let next = match subscription.try_recv() {
+                Some(event) => Some(event),
+                None => {
+                    out.flush().map_err(output_error)?;
+                    match kept {
+                        Some(kept) => tokio::select! {
+                            event = subscription.recv() => event,
+                            () = tokio::time::sleep(SAVE_EVERY), if kept.is_dirty => {
+                                kept.save(subscription)?;
+                                continue;
+                            }
+                        },
+                        None => subscription.recv().await,
+                    }
+                }
+            };
+            match next {
+                Some(Event::Message(delivery)) => {
+                    shown.print(&delivery, &mut out)?;
+                    left -= 1;
+                }
+                Some(Event::Refused(refusal)) => {
+                    anyhow::bail!("the broker refuses the subscription: {refusal}")
+                }
+                Some(Event::Failed(error)) => return Err(error.into()),
+                Some(event) => tell(&event),
+                None => anyhow::bail!("the client was stopped"),
+            }
+            if let Some(kept) = kept {
+                kept.is_dirty = true;
+                if kept.saved.elapsed() >= SAVE_EVERY {
+                    out.flush().map_err(output_error)?;
+                    kept.save(subscription)?;
+                }
+            }
+        }
+        out.flush().map_err(output_error)
+    }
+}
+
+impl Kept {
+    fn save(&mut self, subscription: &Subscription) -> anyhow::Result<()> {
+        if let Some(state) = subscription.state() {
+            self.file.save(state)?;
+        }
+        (self.saved, self.is_dirty) = (Instant::now(), false);
+        Ok(())
+    }
+}
+
+/// Opens the state, and says if it was of another selection.
+fn open(
+    path: &Path,
+    cluster: whimbrel_pubsub::coverage::ClusterId,
+    wanted: whimbrel_pubsub::coverage::Subscription,
+) -> anyhow::Result<(StateFile, SubscriptionState)> {
+    let (file, state, changed) = StateFile::attach(path, SubscriptionId(random()?), cluster, wanted)?;
+    if changed {
+        note(format_args!(
+            "{}: the filter or selector is another than before, so this begins live: what the former one left out is not known",
+            path.display()
+        ));
+    }
+    Ok((file, state))
+}
+
+fn random() -> anyhow::Result<u128> {
+    let mut bytes = [0; 16];
+    aws_lc_rs::rand::fill(&mut bytes).map_err(|_| anyhow::anyhow!("the system has no random numbers"))?;
+    Ok(u128::from_le_bytes(bytes))
+}

@@ -1,0 +1,151 @@
+//! What a program asks of a client.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use whimbrel::{Config, Url};
+
+use crate::coverage::SubscriptionState;
+use crate::frame::{PROTOCOL, Recover, Slow};
+use crate::message::{Draft, Index, Message, MessageError, Publication, PublisherId};
+use crate::property::Properties;
+
+/// How a client reaches its brokers.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ClientOptions {
+    /// The brokers, each with its key. The client stays with one until it is gone, and then goes to the next.
+    pub brokers: Vec<Url>,
+    /// What the client calls itself, for the brokers' status and logs. Default: nothing.
+    pub name: String,
+    /// How long a broker may take to answer before the next is tried. Default: 5 s.
+    pub patience: Duration,
+    /// After how long without any broker the client gives up. Default: never.
+    pub give_up_after: Option<Duration>,
+}
+
+impl ClientOptions {
+    /// The defaults with these brokers.
+    pub fn new(brokers: impl IntoIterator<Item = Url>) -> Self {
+        Self {
+            brokers: brokers.into_iter().collect(),
+            name: String::new(),
+            patience: Duration::from_secs(5),
+            give_up_after: None,
+        }
+    }
+}
+
+/// How often an idle client probes its broker.
+const KEEP_ALIVE: Duration = Duration::from_secs(5);
+/// The silence after which a broker counts as gone.
+const SILENCE: Duration = Duration::from_secs(15);
+
+/// Sets what the endpoint of a client needs: the application protocol, and that a broker which is silent for 15 s is given up, so that another one
+/// is tried. The client probes an idle broker every 5 s. Change these two in [`Config::transport`] afterwards if you like.
+#[must_use]
+pub fn endpoint_config(config: Config) -> Config {
+    let mut transport = config.transport.clone();
+    (transport.keep_alive, transport.idle_timeout, transport.reattach) = (Some(KEEP_ALIVE), SILENCE, None);
+    config.protocol(PROTOCOL.into()).transport(transport)
+}
+
+/// A message to publish.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Publish {
+    /// The topic.
+    pub topic: String,
+    /// The payload.
+    pub payload: Bytes,
+    /// The properties, which selectors read. Default: none.
+    pub properties: Properties,
+    /// The key. A newer message of the same topic and key may replace this one. Default: none.
+    pub key: Option<Bytes>,
+    /// The importance. Default: 5.
+    pub index: Index,
+    /// The time after which nobody wants the message any more. Default: none.
+    pub lifetime: Option<Duration>,
+    /// Whether brokers keep it as the last value of its topic. Default: no.
+    pub retain: bool,
+}
+
+impl Publish {
+    /// A message with the defaults otherwise.
+    pub fn new(topic: impl Into<String>, payload: impl Into<Bytes>) -> Self {
+        Self { topic: topic.into(), payload: payload.into(), ..Self::default() }
+    }
+
+    /// Checks that it can be published.
+    ///
+    /// # Errors
+    /// The topic, or another part, is not allowed.
+    pub fn check(&self) -> Result<(), MessageError> {
+        self.message(Publication { publisher: PublisherId(0), number: 1 }).map(drop)
+    }
+
+    pub(super) fn message(&self, publication: Publication) -> Result<Message, MessageError> {
+        Draft {
+            topic: &self.topic,
+            properties: self.properties.as_bytes(),
+            key: self.key.as_deref(),
+            index: self.index,
+            lifetime: self.lifetime,
+            retain: self.retain,
+            possibly_repeated: false,
+            publication: Some(publication),
+            payload: &self.payload,
+        }
+        .finish()
+    }
+}
+
+/// What is kept for a subscription.
+#[derive(Clone, Debug)]
+pub enum Durability {
+    /// Nothing: it begins live at each broker.
+    Nondurable,
+    /// Its coverage, so that it recovers at each broker what it missed. The program has it from before, or it begins anew. Default: anew.
+    SemiDurable(Option<SubscriptionState>),
+}
+
+impl Default for Durability {
+    fn default() -> Self {
+        Self::SemiDurable(None)
+    }
+}
+
+/// What to subscribe to.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Subscribing {
+    /// The topic filter.
+    pub filter: String,
+    /// The selector. Default: none.
+    pub selector: Option<String>,
+    /// What is kept for it. Default: its coverage, for its own life.
+    pub durability: Durability,
+    /// Whether a subscription whose state covers nothing yet begins with all that is held. Default: no, it begins live.
+    pub from_held: bool,
+    /// How it gets what it missed. Default: first.
+    pub recover: Recover,
+    /// What happens if it is too slow. Default: it waits.
+    pub slow: Slow,
+    /// The most events that are kept for a program that does not take them. Beyond, the broker waits. Default: 1,024.
+    pub queue: usize,
+}
+
+impl Subscribing {
+    /// The defaults with this filter.
+    pub fn new(filter: impl Into<String>) -> Self {
+        Self {
+            filter: filter.into(),
+            selector: None,
+            durability: Durability::default(),
+            from_held: false,
+            recover: Recover::First,
+            slow: Slow::Wait,
+            queue: 1_024,
+        }
+    }
+}

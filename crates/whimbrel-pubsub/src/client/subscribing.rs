@@ -1,0 +1,130 @@
+//! A subscription, as a program has it.
+
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+
+use super::subscription::{Arrived, run};
+use super::{ClientError, Durability, Link, Subscribing};
+use crate::coverage::{Count, Delivery, Fate, Heard, Outstanding, Recovered, SubscriptionState, Told};
+use crate::frame::Refusal;
+use crate::message::{Origin, Publication, Publications};
+
+/// The publishers whose repeated messages are recognised.
+const MOST_PUBLISHERS: usize = 1_024;
+
+/// Something that a subscription is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// It is attached at a broker, of which this is the name.
+    Attached(String),
+    /// It has lost its broker, or was not served there, for this reason. It looks for one that serves it.
+    Detached(String),
+    /// How many messages it will get that it missed. This comes before them.
+    Outstanding(Outstanding),
+    /// A message.
+    Message(Delivery),
+    /// So many messages do not come, or not yet.
+    Lost {
+        /// What became of them.
+        fate: Fate,
+        /// How many they are.
+        count: Count,
+    },
+    /// It has got what it missed.
+    Recovered(Recovered),
+    /// The state names an origin that no broker here knows: what was published there is neither known to be lost nor to come.
+    UnknownOrigin(Origin),
+    /// It was refused, or ended by the broker. Nothing more comes.
+    Refused(Refusal),
+    /// The client has given up. Nothing more comes.
+    Failed(ClientError),
+}
+
+/// A subscription. Dropping it ends it.
+#[derive(Debug)]
+pub struct Subscription {
+    arrived: mpsc::Receiver<Arrived>,
+    state: Option<SubscriptionState>,
+    publications: Publications<crate::message::Stamp>,
+    task: JoinHandle<()>,
+}
+
+pub(super) fn start(subscribing: Subscribing, link: watch::Receiver<Link>) -> Subscription {
+    let (send, arrived) = mpsc::channel(subscribing.queue.max(1));
+    let state = match &subscribing.durability {
+        Durability::SemiDurable(state) => state.clone(),
+        Durability::Nondurable => None,
+    };
+    let task = tokio::spawn(run(subscribing, link, send));
+    Subscription { arrived, state, publications: Publications::new(MOST_PUBLISHERS), task }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Subscription {
+    /// Waits for the next event. `None`: it was refused or has failed, which was told, or the client was dropped. Cancel-safe.
+    pub async fn recv(&mut self) -> Option<Event> {
+        loop {
+            let arrived = self.arrived.recv().await?;
+            if let Some(event) = self.take(arrived) {
+                return Some(event);
+            }
+        }
+    }
+
+    /// Returns the next event, if one is there.
+    pub fn try_recv(&mut self) -> Option<Event> {
+        loop {
+            let arrived = self.arrived.try_recv().ok()?;
+            if let Some(event) = self.take(arrived) {
+                return Some(event);
+            }
+        }
+    }
+
+    /// The state of a semi-durable subscription: it covers what [`Subscription::recv`] has returned. Save it once you have done what
+    /// the messages ask for. `None` if it did not come with one.
+    pub fn state(&self) -> Option<&SubscriptionState> {
+        self.state.as_ref()
+    }
+
+    fn take(&mut self, arrived: Arrived) -> Option<Event> {
+        let (channel, told) = match arrived {
+            Arrived::Told(channel, told) => (channel, told),
+            Arrived::Event(event) => return Some(event),
+        };
+        if let Some(state) = &mut self.state {
+            match state.hear(channel, &told) {
+                Ok(Heard::Repeated) => return None,
+                Ok(Heard::New | Heard::Noted) => {}
+                // It may come again after a return, which is better than not at all.
+                Err(_) => {}
+            }
+        }
+        match told {
+            Told::Delivery(delivery) => self.is_first(&delivery).then_some(Event::Message(delivery)),
+            Told::Covers(_) => None,
+            Told::Fate { fate, count, .. } => Some(Event::Lost { fate, count }),
+            Told::Outstanding(outstanding) => Some(Event::Outstanding(outstanding)),
+            Told::Recovered(recovered) => Some(Event::Recovered(recovered)),
+            Told::UnknownOrigin(origin) => Some(Event::UnknownOrigin(origin)),
+        }
+    }
+
+    /// Whether a message is not one that was published twice, at two brokers that knew nothing of each other.
+    fn is_first(&mut self, delivery: &Delivery) -> bool {
+        let Some(publication) = delivery.message.publication() else { return true };
+        let former = self.publications.find(publication).copied();
+        self.note(publication, delivery);
+        former.is_none_or(|former| former == delivery.stamp)
+    }
+
+    fn note(&mut self, publication: Publication, delivery: &Delivery) {
+        self.publications.note(publication, delivery.stamp);
+    }
+}

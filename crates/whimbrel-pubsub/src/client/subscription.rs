@@ -1,0 +1,183 @@
+//! Keeps a subscription attached.
+
+use tokio::sync::{mpsc, watch};
+use tokio::time::sleep;
+use whimbrel::{MessageStream, StreamOptions};
+
+use super::backoff::Backoff;
+use super::session::Session;
+use super::{Durability, Event, Link, Subscribing, publishing};
+use crate::coverage::{SubscriptionId, SubscriptionState, Told};
+use crate::frame::{Kind, Refusal, RefusalCode, Start, Subscribe, SubscriberFrame, SubscriptionFrame};
+use crate::message::ChannelId;
+
+/// Something for the program's end.
+#[derive(Debug)]
+pub(super) enum Arrived {
+    Told(ChannelId, Told),
+    Event(Event),
+}
+
+/// Why a stream is over.
+enum Over {
+    /// The session has ended, or the broker cannot serve now.
+    Again(String),
+    /// Nothing more comes.
+    For(Event),
+    /// Nobody listens any more.
+    Dropped,
+}
+
+/// Attaches the subscription at each broker that the client comes to.
+pub(super) async fn run(
+    subscribing: Subscribing,
+    mut link: watch::Receiver<Link>,
+    out: mpsc::Sender<Arrived>,
+) {
+    let mut attaching = Attaching::new(subscribing);
+    let mut backoff = Backoff::new();
+    loop {
+        let session = match &*link.borrow_and_update() {
+            Link::Up(session) => Some(session.clone()),
+            Link::Failed(error) => {
+                let failed = Event::Failed(error.clone());
+                drop(out.try_send(Arrived::Event(failed)));
+                return;
+            }
+            Link::Searching => None,
+        };
+        if let Some(session) = session {
+            let over = tokio::select! {
+                over = attaching.attend(&session, &out) => over,
+                // Whoever waits for room in the program's queue waits for nothing if nobody is left.
+                () = out.closed() => Over::Dropped,
+            };
+            let why = match over {
+                Over::Again(why) => why,
+                Over::For(event) => {
+                    drop(out.send(Arrived::Event(event)).await);
+                    return;
+                }
+                Over::Dropped => return,
+            };
+            if out.send(Arrived::Event(Event::Detached(why))).await.is_err() {
+                return;
+            }
+            if session.mocket().is_closed() {
+                backoff.reset();
+            } else {
+                // The broker cannot serve it now: the session stands.
+                sleep(backoff.next()).await;
+                continue;
+            }
+        }
+        tokio::select! {
+            changed = link.changed() => if changed.is_err() {
+                return;
+            },
+            () = out.closed() => return,
+        }
+    }
+}
+
+struct Attaching {
+    subscribing: Subscribing,
+    /// What arrived here, whether the program has taken it or not.
+    ahead: Option<SubscriptionState>,
+    /// Whether it was attached before, so that it knows where to go on.
+    was_attached: bool,
+}
+
+impl Attaching {
+    fn new(subscribing: Subscribing) -> Self {
+        let ahead = match &subscribing.durability {
+            Durability::SemiDurable(state) => state.clone(),
+            Durability::Nondurable => None,
+        };
+        Self { subscribing, ahead, was_attached: false }
+    }
+
+    /// Attaches at the broker of `session`, and hands on what it tells until that is over.
+    async fn attend(&mut self, session: &Session, out: &mpsc::Sender<Arrived>) -> Over {
+        let stream = match session.mocket().open_messages(StreamOptions::default()).await {
+            Ok(stream) => stream,
+            Err(error) => return Over::Again(error.to_string()),
+        };
+        let frame = SubscriberFrame::Subscribe(self.subscribe(session));
+        if let Err(error) = stream.send(frame.encode()).await {
+            return Over::Again(error.to_string());
+        }
+        self.listen(stream, session, out).await
+    }
+
+    async fn listen(
+        &mut self,
+        mut stream: MessageStream,
+        session: &Session,
+        out: &mpsc::Sender<Arrived>,
+    ) -> Over {
+        loop {
+            let message = match stream.recv().await {
+                Ok(message) => message,
+                Err(error) => return Over::Again(error.to_string()),
+            };
+            match SubscriptionFrame::parse(&message.payload) {
+                Ok(SubscriptionFrame::Subscribed(_)) => {
+                    self.was_attached = true;
+                    let attached = Event::Attached(session.welcome().name.clone());
+                    if out.send(Arrived::Event(attached)).await.is_err() {
+                        return Over::Dropped;
+                    }
+                }
+                Ok(SubscriptionFrame::Told(channel, told)) => {
+                    for told in told {
+                        self.note(channel, &told);
+                        if out.send(Arrived::Told(channel, told)).await.is_err() {
+                            return Over::Dropped;
+                        }
+                    }
+                }
+                Ok(SubscriptionFrame::Ended(refusal)) if refusal.code.is_temporary() => {
+                    return Over::Again(refusal.reason);
+                }
+                Ok(SubscriptionFrame::Ended(refusal)) => return Over::For(Event::Refused(refusal)),
+                Err(error) => {
+                    return Over::For(Event::Refused(Refusal::new(RefusalCode::Mistake, error)));
+                }
+            }
+        }
+    }
+
+    fn note(&mut self, channel: ChannelId, told: &Told) {
+        if let Some(ahead) = &mut self.ahead {
+            // What is too much for a coverage may come again after a return.
+            ahead.hear(channel, told).ok();
+        }
+    }
+
+    /// What to say to the broker of `session`.
+    fn subscribe(&mut self, session: &Session) -> Subscribe {
+        let Subscribing { filter, selector, durability, from_held, recover, slow, .. } = &self.subscribing;
+        let kind = match durability {
+            Durability::Nondurable => Kind::Nondurable,
+            Durability::SemiDurable(_) => {
+                let cluster = session.welcome().cluster;
+                let ahead = self.ahead.get_or_insert_with(|| {
+                    let (filter, selector) = (filter.clone(), selector.clone());
+                    let subscription = crate::coverage::Subscription { filter, selector };
+                    SubscriptionState::new(SubscriptionId(publishing::random()), cluster, subscription)
+                });
+                let is_new = ahead.coverage().iter().all(|(_, channel)| channel.is_empty());
+                let start = match (is_new && !self.was_attached, from_held) {
+                    (true, true) => Start::Held,
+                    (true, false) => Start::Live,
+                    (false, _) => Start::Coverage(ahead.coverage().clone()),
+                };
+                let cluster = (!is_new).then(|| ahead.cluster());
+                Kind::SemiDurable { id: ahead.id(), generation: ahead.generation(), cluster, start }
+            }
+        };
+        let (filter, selector) = (filter.clone(), selector.clone());
+        Subscribe { filter, selector, kind, recover: *recover, slow: *slow }
+    }
+}

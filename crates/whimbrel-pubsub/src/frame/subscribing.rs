@@ -1,0 +1,388 @@
+//! Frames on the stream of a subscription.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::fields::{flag, millis, optional_text, put_millis, put_optional_text, put_text, text, u32_of};
+use super::publishing::whole;
+use super::telling::{TELLING, parse_telling};
+use super::{FrameError, LONGEST_FILTER, LONGEST_NAME, LONGEST_SELECTOR, Refusal};
+use crate::codec::{Malformed, Parser, put_bytes, put_varint};
+use crate::coverage::{ClusterId, Coverage, LONGEST_COVERAGE, SubscriptionId, Told};
+use crate::message::ChannelId;
+
+/// What a subscriber sends on the stream of its subscription.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SubscriberFrame {
+    /// The first message: what is wanted.
+    Subscribe(Subscribe),
+    /// Of a durable subscription: what it has, and will not need again.
+    Acknowledge(Coverage),
+}
+
+/// What a subscription wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subscribe {
+    /// The topic filter.
+    pub filter: String,
+    /// The selector.
+    pub selector: Option<String>,
+    /// What is kept for it, and where it begins.
+    pub kind: Kind,
+    /// How it gets what it missed.
+    pub recover: Recover,
+    /// What happens if it is too slow.
+    pub slow: Slow,
+}
+
+/// What is kept for a subscription, and by whom.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Nothing: it begins live each time.
+    Nondurable,
+    /// The subscriber keeps its coverage.
+    SemiDurable {
+        /// Its state's name.
+        id: SubscriptionId,
+        /// How often it was attached. Of two devices with one state, the higher number is served.
+        generation: u64,
+        /// The cluster of which the state is; `None` if it is new.
+        cluster: Option<ClusterId>,
+        /// Where it begins.
+        start: Start,
+    },
+    /// The brokers keep what it has not acknowledged.
+    Durable {
+        /// Its name.
+        name: DurableName,
+        /// How often it was attached.
+        generation: u64,
+        /// What the subscriber has, acknowledged or not.
+        coverage: Coverage,
+    },
+}
+
+/// The name of a durable subscription, 1 to [`LONGEST_NAME`] bytes. It belongs to the client's key.
+pub type DurableName = String;
+
+/// Where a semi-durable subscription begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// With what is published from now on.
+    Live,
+    /// With all that is held.
+    Held,
+    /// Behind what it has.
+    Coverage(Coverage),
+}
+
+/// How a subscription gets what it missed. Default: first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Recover {
+    /// Before what is new.
+    #[default]
+    First,
+    /// Beside what is new.
+    Beside,
+    /// Only the newest of each key, before what is new. Messages without a key all come.
+    NewestPerKey,
+    /// Nothing older than this, before what is new.
+    MaxAge(Duration),
+}
+
+/// What happens to a subscription that is too slow, once it has caught up for the first time. Default: it waits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Slow {
+    /// It lags, until what it has not read is overwritten.
+    #[default]
+    Wait,
+    /// If it lags behind by more arrivals than this, it passes over the oldest until it lags by half of it.
+    DropOldest(u64),
+    /// A message that waits is passed over if a newer one with its topic and key is there.
+    ReplaceByKey,
+    /// If it lags behind by more arrivals than this, it is sent away.
+    Disconnect(u64),
+}
+
+/// What a broker sends on the stream of a subscription.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SubscriptionFrame {
+    /// The subscription is attached.
+    Subscribed(Subscribed),
+    /// What it is told about one channel, in this order.
+    Told(ChannelId, Vec<Told>),
+    /// It was refused, or has ended. The broker sends nothing more.
+    Ended(Refusal),
+}
+
+/// The answer to [`SubscriberFrame::Subscribe`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subscribed {
+    /// The selector in its normal form.
+    pub selector: Option<String>,
+    /// The channels to which messages of the filter can belong.
+    pub channels: Vec<ChannelId>,
+}
+
+const SUBSCRIBE: u8 = 1;
+const ACKNOWLEDGE: u8 = 2;
+const SUBSCRIBED: u8 = 1;
+// 2 is TELLING.
+const ENDED: u8 = 3;
+/// The most channels of a subscription.
+const MOST_CHANNELS: usize = crate::coverage::MOST_CHANNELS;
+
+impl SubscriberFrame {
+    /// The frame as bytes.
+    pub fn encode(&self) -> Bytes {
+        let mut out = Vec::with_capacity(64);
+        match self {
+            Self::Subscribe(subscribe) => {
+                out.push(SUBSCRIBE);
+                subscribe.encode(&mut out);
+            }
+            Self::Acknowledge(coverage) => {
+                out.push(ACKNOWLEDGE);
+                put_bytes(&mut out, &coverage.encode());
+            }
+        }
+        out.into()
+    }
+
+    /// Reads a frame.
+    ///
+    /// # Errors
+    /// The bytes are no frame.
+    pub fn parse(bytes: &[u8]) -> Result<Self, FrameError> {
+        let mut parser = Parser::new(bytes);
+        let frame = match parser.byte()? {
+            SUBSCRIBE => Self::Subscribe(Subscribe::parse(&mut parser)?),
+            ACKNOWLEDGE => Self::Acknowledge(coverage(&mut parser)?),
+            _ => return Err(FrameError::Malformed),
+        };
+        whole(&parser, frame)
+    }
+}
+
+fn coverage(parser: &mut Parser<'_>) -> Result<Coverage, Malformed> {
+    Coverage::parse(parser.bytes(LONGEST_COVERAGE)?).map_err(|_| Malformed)
+}
+
+impl Subscribe {
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_text(out, &self.filter);
+        put_optional_text(out, self.selector.as_deref());
+        self.kind.encode(out);
+        match self.recover {
+            Recover::First => out.push(0),
+            Recover::Beside => out.push(1),
+            Recover::NewestPerKey => out.push(2),
+            Recover::MaxAge(age) => {
+                out.push(3);
+                put_millis(out, age);
+            }
+        }
+        let (slow, number) = match self.slow {
+            Slow::Wait => (0, None),
+            Slow::DropOldest(lag) => (1, Some(lag)),
+            Slow::ReplaceByKey => (2, None),
+            Slow::Disconnect(lag) => (3, Some(lag)),
+        };
+        out.push(slow);
+        number.into_iter().for_each(|lag| put_varint(out, lag));
+    }
+
+    fn parse(parser: &mut Parser<'_>) -> Result<Self, Malformed> {
+        Ok(Self {
+            filter: text(parser, LONGEST_FILTER)?,
+            selector: optional_text(parser, LONGEST_SELECTOR)?,
+            kind: Kind::parse(parser)?,
+            recover: match parser.byte()? {
+                0 => Recover::First,
+                1 => Recover::Beside,
+                2 => Recover::NewestPerKey,
+                3 => Recover::MaxAge(millis(parser)?),
+                _ => return Err(Malformed),
+            },
+            slow: match parser.byte()? {
+                0 => Slow::Wait,
+                1 => Slow::DropOldest(parser.varint()?),
+                2 => Slow::ReplaceByKey,
+                3 => Slow::Disconnect(parser.varint()?),
+                _ => return Err(Malformed),
+            },
+        })
+    }
+}
+
+impl Kind {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Nondurable => out.push(0),
+            Self::SemiDurable { id, generation, cluster, start } => {
+                out.push(1);
+                out.extend_from_slice(&id.0.to_le_bytes());
+                put_varint(out, *generation);
+                out.push(cluster.is_some().into());
+                cluster.iter().for_each(|cluster| out.extend_from_slice(&cluster.0.to_le_bytes()));
+                match start {
+                    Start::Live => out.push(0),
+                    Start::Held => out.push(1),
+                    Start::Coverage(coverage) => {
+                        out.push(2);
+                        put_bytes(out, &coverage.encode());
+                    }
+                }
+            }
+            Self::Durable { name, generation, coverage } => {
+                out.push(2);
+                put_text(out, name);
+                put_varint(out, *generation);
+                put_bytes(out, &coverage.encode());
+            }
+        }
+    }
+
+    fn parse(parser: &mut Parser<'_>) -> Result<Self, Malformed> {
+        Ok(match parser.byte()? {
+            0 => Self::Nondurable,
+            1 => Self::SemiDurable {
+                id: SubscriptionId(u128::from_le_bytes(parser.array()?)),
+                generation: parser.varint()?,
+                cluster: if flag(parser)? {
+                    Some(ClusterId(u128::from_le_bytes(parser.array()?)))
+                } else {
+                    None
+                },
+                start: match parser.byte()? {
+                    0 => Start::Live,
+                    1 => Start::Held,
+                    2 => Start::Coverage(coverage(parser)?),
+                    _ => return Err(Malformed),
+                },
+            },
+            2 => Self::Durable {
+                name: text(parser, LONGEST_NAME)?,
+                generation: parser.varint()?,
+                coverage: coverage(parser)?,
+            },
+            _ => return Err(Malformed),
+        })
+    }
+}
+
+impl SubscriptionFrame {
+    /// The frame as bytes. What is told is encoded by [`Telling`](super::Telling), too, which saves a list.
+    pub fn encode(&self) -> Bytes {
+        let mut out = Vec::with_capacity(64);
+        match self {
+            Self::Subscribed(Subscribed { selector, channels }) => {
+                out.push(SUBSCRIBED);
+                put_optional_text(&mut out, selector.as_deref());
+                put_varint(&mut out, channels.len() as u64);
+                channels.iter().for_each(|channel| put_varint(&mut out, channel.0.into()));
+            }
+            Self::Told(channel, told) => {
+                let mut telling = super::Telling::new(*channel);
+                told.iter().for_each(|told| telling.push(told));
+                return telling.finish();
+            }
+            Self::Ended(refusal) => {
+                out.push(ENDED);
+                refusal.encode(&mut out);
+            }
+        }
+        out.into()
+    }
+
+    /// Reads a frame.
+    ///
+    /// # Errors
+    /// The bytes are no frame.
+    pub fn parse(bytes: &Bytes) -> Result<Self, FrameError> {
+        let mut parser = Parser::new(bytes);
+        let frame = match parser.byte()? {
+            SUBSCRIBED => {
+                let selector = optional_text(&mut parser, LONGEST_SELECTOR)?;
+                let number = parser.number(MOST_CHANNELS)?;
+                let channels = (0..number).map(|_| u32_of(&mut parser).map(ChannelId));
+                Self::Subscribed(Subscribed { selector, channels: channels.collect::<Result<_, _>>()? })
+            }
+            TELLING => {
+                let (channel, told) = parse_telling(bytes)?;
+                return Ok(Self::Told(channel, told));
+            }
+            ENDED => Self::Ended(Refusal::parse(&mut parser)?),
+            _ => return Err(FrameError::Malformed),
+        };
+        whole(&parser, frame)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::coverage::Range;
+    use crate::frame::RefusalCode;
+    use crate::message::{BrokerId, Origin};
+
+    fn some_coverage() -> Coverage {
+        let mut coverage = Coverage::default();
+        let origin = Origin { broker: BrokerId(1), epoch: 2 };
+        coverage.entry(ChannelId(0)).unwrap().insert(origin, Range { first: 1, last: 9 }).unwrap();
+        coverage
+    }
+
+    #[test]
+    fn frames_come_back() {
+        let semi = |start| Kind::SemiDurable {
+            id: SubscriptionId(4),
+            generation: 3,
+            cluster: Some(ClusterId(2)),
+            start,
+        };
+        let kinds = [
+            Kind::Nondurable,
+            semi(Start::Live),
+            semi(Start::Held),
+            semi(Start::Coverage(some_coverage())),
+            Kind::Durable { name: "boat".into(), generation: 1, coverage: some_coverage() },
+        ];
+        let recoveries = [
+            Recover::First,
+            Recover::Beside,
+            Recover::NewestPerKey,
+            Recover::MaxAge(Duration::from_secs(600)),
+            Recover::First,
+        ];
+        let slows = [Slow::Wait, Slow::DropOldest(9), Slow::ReplaceByKey, Slow::Disconnect(300), Slow::Wait];
+        for ((kind, recover), slow) in kinds.into_iter().zip(recoveries).zip(slows) {
+            let selector = Some("price > 10".to_owned()).filter(|_| slow != Slow::Wait);
+            let subscribe = Subscribe { filter: "fish/#".into(), selector, kind, recover, slow };
+            let frame = SubscriberFrame::Subscribe(subscribe);
+            assert_eq!(SubscriberFrame::parse(&frame.encode()), Ok(frame));
+        }
+        let frame = SubscriberFrame::Acknowledge(some_coverage());
+        assert_eq!(SubscriberFrame::parse(&frame.encode()), Ok(frame));
+        for frame in [
+            SubscriptionFrame::Subscribed(Subscribed {
+                selector: Some("price > 10".into()),
+                channels: vec![ChannelId(0), ChannelId(7)],
+            }),
+            SubscriptionFrame::Ended(Refusal::new(RefusalCode::Superseded, "attached elsewhere")),
+        ] {
+            assert_eq!(SubscriptionFrame::parse(&frame.encode()), Ok(frame));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_panic_nowhere(bytes in proptest::collection::vec(any::<u8>(), 0..120)) {
+            drop(SubscriberFrame::parse(&bytes));
+            drop(SubscriptionFrame::parse(&bytes.into()));
+        }
+    }
+}
