@@ -217,11 +217,11 @@ impl Cluster {
             .map(|socket| socket.local_addr().unwrap().port())
             .collect();
         let url = |at: usize| format!("whimbrel://{}@127.0.0.1:{}", keys[at], ports[at]);
-        for at in 0..3 {
+        for (at, port) in ports.iter().enumerate() {
             let mut text = format!(
                 "[broker]\nname = 'b{at}'\ncluster = 'test of {name}'\n[other_clients]\npublish = '#'\nsubscribe = '#'\n\
                  [listen]\naddress = '127.0.0.1:{}'\nkey = '{}'\n[service]\ncontrol = '{}'\n",
-                ports[at],
+                port,
                 home.file(&format!("key{at}")).display(),
                 home.file(&format!("control{at}")).display(),
             );

@@ -216,7 +216,7 @@ mod tests {
             MeshFrame::Messages(channel, vec![aged.clone(), aged]),
             MeshFrame::Heads(channel, vec![(origin, 12)]),
             MeshFrame::Request(channel, origin, ranges.clone()),
-            MeshFrame::Denials(channel, origin, ranges.clone(), Vec::new()),
+            MeshFrame::Denials(channel, origin, ranges, Vec::new()),
         ] {
             assert_eq!(MeshFrame::parse(&frame.encode()), Some(frame));
         }
