@@ -7,7 +7,9 @@
 //! monotonic clock, so ages are exact.
 
 mod bad_link;
+mod broker;
 mod cargo;
+mod child;
 mod far;
 mod far_end;
 mod file;
@@ -53,6 +55,11 @@ struct Cli {
 enum Part {
     /// Shows what the proxy does for programs that know nothing of Whimbrel: curl and a video over UDP, through an outage.
     Proxy,
+    /// Shows what the broker does for subscribers that roam: twenty of them between three brokers, of which one is killed.
+    Broker,
+    /// Run a broker or a subscriber until standard input ends.
+    #[command(hide = true)]
+    Member(Box<broker::Member>),
     /// Run `whimbrel proxy` until standard input ends.
     #[command(hide = true)]
     End(Box<proxy::End>),
@@ -60,14 +67,17 @@ enum Part {
 
 fn main() -> ExitCode {
     let mut cli = Cli::parse();
-    if let Some(Part::End(end)) = cli.part.take_if(|part| matches!(part, Part::End(_))) {
-        return exit_code(end.run().map(|()| true));
-    }
+    let part = match cli.part.take() {
+        Some(Part::End(end)) => return exit_code(end.run().map(|()| true)),
+        Some(Part::Member(member)) => return exit_code(member.run().map(|()| true)),
+        Some(Part::Proxy) => show::Part::Proxy,
+        Some(Part::Broker) => show::Part::Broker,
+        None => show::Part::Transport,
+    };
     let runtime = RuntimeOptions { runtime: Some(Flavour::Multi) };
     let result = match cli.far {
         true => runtime.block_on(far::run()).map(|()| true),
         false => {
-            let part = if cli.part.is_some() { show::Part::Proxy } else { show::Part::Transport };
             runtime.block_on(show::Show { part, quick: cli.quick, json: cli.json, seed: cli.seed }.run())
         }
     };

@@ -23,6 +23,10 @@ pub(crate) struct Scale {
     pub(crate) fetched: usize,
     /// How long the video is watched through the proxy, the blackout included.
     pub(crate) watched: Duration,
+    /// The subscribers that roam.
+    pub(crate) subscribers: usize,
+    /// How long is published to them.
+    pub(crate) published: Duration,
 }
 
 impl Scale {
@@ -37,6 +41,8 @@ impl Scale {
         moving: 6_000_000,
         fetched: 5_000_000,
         watched: Duration::from_secs(20),
+        subscribers: 20,
+        published: Duration::from_secs(24),
     };
 
     /// Takes a few seconds.
@@ -50,5 +56,7 @@ impl Scale {
         moving: 1_000_000,
         fetched: 1_000_000,
         watched: Duration::from_secs(6),
+        subscribers: 4,
+        published: Duration::from_secs(8),
     };
 }

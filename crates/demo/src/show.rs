@@ -11,7 +11,7 @@ use crate::far_end::FarEnd;
 use crate::findings::{Findings, table};
 use crate::scale::Scale;
 use crate::screen::Screen;
-use crate::{file, positions, proxy, rebinding, urgent};
+use crate::{broker, file, positions, proxy, rebinding, urgent};
 
 /// A part of the show.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -20,6 +20,8 @@ pub(crate) enum Part {
     Transport,
     /// The proxy.
     Proxy,
+    /// The broker.
+    Broker,
 }
 
 /// The demo and its options.
@@ -48,6 +50,10 @@ impl Show {
             Part::Transport => self.transport(&screen, scale, interrupted).await?,
             Part::Proxy => tokio::select! {
                 findings = proxy::play(&screen, &scale, self.seed) => vec![findings?],
+                signal = interrupted => return Err(signal.into()),
+            },
+            Part::Broker => tokio::select! {
+                findings = broker::play(&screen, &scale, self.seed) => vec![findings?],
                 signal = interrupted => return Err(signal.into()),
             },
         };

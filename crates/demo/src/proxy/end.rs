@@ -1,8 +1,8 @@
 //! One of the two proxies, as a process of its own.
 
-use std::io::Read;
-
 use whimbrel_cli::proxy::ProxyCommand;
+
+use crate::child::end_with_input;
 
 /// Runs `whimbrel proxy` by the code of that program.
 #[derive(clap::Args)]
@@ -14,11 +14,7 @@ pub(crate) struct End {
 impl End {
     /// Runs until standard input ends, which also happens when the demo dies.
     pub(crate) fn run(self) -> anyhow::Result<()> {
-        std::thread::spawn(|| {
-            let (mut input, mut ignored) = (std::io::stdin().lock(), [0; 64]);
-            while input.read(&mut ignored).is_ok_and(|length| length > 0) {}
-            std::process::exit(0);
-        });
+        end_with_input();
         self.command.run()
     }
 }

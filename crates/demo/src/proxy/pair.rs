@@ -1,21 +1,18 @@
 //! Two processes of `whimbrel proxy run` with a bad link between them.
 
+use std::ffi::OsStr;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
-use std::time::Duration;
 
-use anyhow::{Context, bail};
-use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader, Lines};
-use tokio::process::{Child, Command};
-use tokio::time::timeout;
+use anyhow::Context;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::Child;
 use whimbrel::Url;
 use whimbrel_service::key::save_new;
 
 use crate::bad_link::Link;
-
-/// How long a proxy may take to start.
-const PATIENCE: Duration = Duration::from_secs(20);
+use crate::child::{self, Folder, said_by};
 
 /// Two proxies. They end when this is dropped.
 pub(super) struct Pair {
@@ -66,59 +63,6 @@ impl Pair {
 }
 
 fn end(key: &Path, options: &[&str], stdout: Stdio, stderr: Stdio) -> anyhow::Result<Child> {
-    Command::new(std::env::current_exe()?)
-        .args(["end", "run", "--key"])
-        .arg(key)
-        .args(options)
-        .stdin(Stdio::piped())
-        .stdout(stdout)
-        .stderr(stderr)
-        // Ctrl-C is for the demo alone: a proxy stops when its input ends.
-        .process_group(0)
-        .kill_on_drop(true)
-        .spawn()
-        .context("cannot start a proxy")
-}
-
-/// Reads lines until all these words have begun one. Returns the rest of each of these lines.
-async fn said_by<const N: usize>(
-    who: &str,
-    lines: &mut Lines<BufReader<impl AsyncRead + Unpin>>,
-    words: [&str; N],
-) -> anyhow::Result<[String; N]> {
-    let (mut found, mut said) = ([const { None }; N], String::new());
-    let reading = async {
-        while found.iter().any(Option::is_none) {
-            let Some(line) = lines.next_line().await? else { bail!("{who} ended: {said}") };
-            for (word, found) in words.iter().zip(&mut found) {
-                *found = found.take().or_else(|| line.strip_prefix(word).map(str::to_owned));
-            }
-            said = line;
-        }
-        Ok(())
-    };
-    timeout(PATIENCE, reading).await.with_context(|| format!("{who} does not start"))??;
-    Ok(found.map(Option::unwrap_or_default))
-}
-
-/// A folder for the keys, which goes with this.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> anyhow::Result<Self> {
-        let path = std::env::temp_dir().join(format!("whimbrel-demo-{}", std::process::id()));
-        std::fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
-        Ok(Self(path))
-    }
-
-    fn file(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // What cannot be removed is left to the system's care of temporary files.
-        drop(std::fs::remove_dir_all(&self.0));
-    }
+    let arguments = ["end", "run", "--key"].into_iter().map(OsStr::new).chain([key.as_os_str()]);
+    child::start(arguments.chain(options.iter().map(OsStr::new)), stdout, stderr)
 }
