@@ -106,3 +106,25 @@ fn proxies_in(folder: &str) -> usize {
     };
     std::fs::read_dir("/proc").unwrap().flatten().map(named).filter(|named| *named).count()
 }
+
+#[test]
+fn subscribers_roam_and_miss_nothing() {
+    let output = demo().args(["broker", "--quick", "--json"]).output().unwrap();
+    let complaints = String::from_utf8_lossy(&output.stderr);
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(output.status.success(), "{complaints}{document:#}");
+    assert_eq!((complaints.as_ref(), &document["passed"]), ("", &true.into()));
+    let found = &document["broker"];
+    let subscribers = found["subscribers"].as_array().unwrap();
+    assert_eq!((found["messages"].as_u64(), subscribers.len()), (Some(800), 5));
+    for subscriber in &subscribers[..4] {
+        assert_eq!((&subscriber["lost"], &subscriber["twice"]), (&0.into(), &0.into()), "{found:#}");
+        assert!(
+            subscriber["recovered"].as_u64() > Some(0) && subscriber["moves"].as_u64() > Some(0),
+            "{found:#}"
+        );
+    }
+    // One that keeps nothing misses what was published while it was away.
+    assert_eq!(subscribers[4]["kind"], "nondurable");
+    assert!(subscribers[4]["lost"].as_u64() > Some(0), "{found:#}");
+}

@@ -52,7 +52,7 @@ pub(crate) async fn play(screen: &Screen, scale: &Scale, seed: u64) -> anyhow::R
         cluster.kill_last().await
     };
     let publishing = publisher::publish(&urls[..2], messages, RATE, |so_far| {
-        screen.progress(PUBLISHED, so_far.into(), 0);
+        screen.progress(PUBLISHED, 0, so_far.into());
     });
     let roaming = async {
         let mut tasks = tokio::task::JoinSet::new();

@@ -123,7 +123,10 @@ impl Roamer {
             let killed = tokio::process::Command::new("kill").arg(id.to_string()).status().await?;
             anyhow::ensure!(killed.success(), "a subscriber cannot be stopped");
         }
+        // Without its input it would end before it has saved its state.
+        let input = running.child.stdin.take();
         running.child.wait().await?;
+        drop(input);
         while let Some(line) = running.lines.recv().await {
             self.heard.take(line);
         }
