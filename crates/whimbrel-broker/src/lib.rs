@@ -11,6 +11,7 @@ pub mod mutants;
 #[cfg(not(feature = "mutants"))]
 mod mutants;
 pub mod native;
+pub mod plan;
 pub mod roaming;
 pub mod selection;
 pub mod selector;

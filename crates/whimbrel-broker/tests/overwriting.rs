@@ -19,6 +19,7 @@ use whimbrel_broker::buffer::{
     Channel, ChannelSettings, Facts, Lrp, PartitionSettings, Picks, Policy, PolicySettings, Pwp, Ran, Room,
     Size, SlotId,
 };
+use whimbrel_broker::plan::Plan;
 use whimbrel_broker::{Now, Time};
 use whimbrel_pubsub::message::{BrokerId, ChannelId, Draft, Index, Message, Origin};
 use whimbrel_pubsub::property::{Lookup, Value};
@@ -199,6 +200,19 @@ fn policies_lose_what_the_paper_s_model_says() {
     assert!((pwp[1] - indices).abs() < 0.03 * indices, "{pwp:?}, by hand {indices:.4}");
     assert!(short[0] < 1.1 * lrp[0] && short[1] < 0.95 * lrp[1], "{short:?}");
     assert!(pwp[1] < 0.8 * pwp[0], "what is important is kept: {pwp:?}");
+}
+
+#[test]
+fn a_planned_buffer_loses_what_was_accepted() {
+    for (rate, seconds, accepted) in [(100.0, 12, 0.01), (258.63, 24, 0.002)] {
+        let absence = Duration::from_secs(seconds);
+        let plan = Plan { rate, size: 50, absence, away: SHARE, loss: accepted };
+        // The slots are divided among the partitions.
+        let slots = plan.messages().next_multiple_of(u64::from(PARTITIONS));
+        let [(lost, spread), _] = over_seeds(Point { rate, slots, away: absence }, POLICIES[0].1);
+        println!("{plan:?}: {lost:.4} % lost (spread {spread:.4})");
+        assert!((lost / 100.0 / accepted - 1.0).abs() < 0.05, "{lost}");
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! `whimbrel broker`: publish/subscribe for subscribers that roam.
 
 mod describe;
+mod plan;
 mod run;
 mod sources;
 
@@ -13,6 +14,7 @@ use crate::process::Misused;
 #[cfg(unix)]
 use crate::status::StatusCommand;
 pub(crate) use describe::describe;
+use plan::PlanCommand;
 use run::RunCommand;
 
 /// Runs a publish/subscribe broker. Subscribers that roam recover at any broker what they missed.
@@ -30,6 +32,7 @@ pub struct BrokerCommand {
 enum Verb {
     Run(Box<RunCommand>),
     Check(CheckCommand),
+    Plan(PlanCommand),
     #[cfg(unix)]
     Status(StatusCommand),
 }
@@ -52,6 +55,7 @@ impl BrokerCommand {
         match self.verb {
             Verb::Run(run) => run.run(),
             Verb::Check(check) => check.run(),
+            Verb::Plan(plan) => plan.run(),
             #[cfg(unix)]
             Verb::Status(status) => status.run(),
         }
