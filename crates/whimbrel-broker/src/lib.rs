@@ -3,6 +3,7 @@
 #![warn(missing_debug_implementations)]
 
 pub mod buffer;
+pub mod gateway;
 pub mod hub;
 pub mod matching;
 #[cfg(feature = "mutants")]
