@@ -2,6 +2,7 @@
 
 mod channel;
 mod client;
+mod mqtt;
 
 use serde::{Deserialize, Serialize};
 use whimbrel::{PublicKey, TransportConfig};
@@ -11,6 +12,7 @@ use whimbrel_service::{ListenSettings, ServiceSettings};
 
 pub use channel::{ChannelSection, PartitionSection, PolicyName};
 pub use client::{ClientSection, OtherClients};
+pub use mqtt::MqttSection;
 
 use crate::hub::{BrokerName, ChannelRules};
 use crate::native::Permissions;
@@ -32,6 +34,8 @@ pub struct Settings {
     pub other_clients: Option<OtherClients>,
     /// Where to listen.
     pub listen: ListenSettings,
+    /// Where clients of MQTT come in.
+    pub mqtt: MqttSection,
     /// The transport, with the settings of its sessions.
     pub transport: TransportConfig,
     /// Control socket, metrics and activity log.
@@ -71,6 +75,17 @@ pub enum SettingsError {
     /// Two clients have one key.
     #[error("two clients have the key {0}: make one of them")]
     SameKey(PublicKey),
+    /// MQTT is to listen, and nobody is allowed in.
+    #[error(
+        "[mqtt]: its clients have no key. Write `anonymous = true` if everyone who reaches {0} may do what [other_clients] lists"
+    )]
+    MqttNobody(std::net::SocketAddr),
+    /// Clients of MQTT may connect and then do nothing.
+    #[error("[mqtt]: anonymous clients may do what [other_clients] lists, and there is no such section: write one")]
+    MqttNothing,
+    /// The limit for packets of MQTT makes no sense.
+    #[error("[mqtt] max_packet: {0} bytes are not between 1 KiB and 256 MiB")]
+    MqttPacket(u64),
 }
 
 impl Settings {
@@ -110,6 +125,20 @@ impl Settings {
         }
         let others = self.other_clients.as_ref().map(OtherClients::permissions).unwrap_or_default();
         Ok((clients, others))
+    }
+
+    /// What clients of MQTT may do, who have no key, and where they come in; `None` if there is no MQTT.
+    ///
+    /// # Errors
+    /// Nobody may connect, or those who do may do nothing.
+    pub fn mqtt(&self) -> Result<Option<(std::net::SocketAddr, Permissions)>, SettingsError> {
+        let Some(address) = self.mqtt.address else { return Ok(None) };
+        if !self.mqtt.anonymous {
+            return Err(SettingsError::MqttNobody(address));
+        }
+        self.mqtt.limits()?;
+        let others = self.other_clients.as_ref().ok_or(SettingsError::MqttNothing)?;
+        Ok(Some((address, others.permissions())))
     }
 
     /// Who the broker with this key is.
@@ -177,6 +206,22 @@ mod tests {
         let name = settings.name(&KEY.parse().unwrap());
         assert_eq!(name.name, "harbour");
         assert_ne!(name.cluster, Settings::default().name(&KEY.parse().unwrap()).cluster);
+    }
+
+    #[test]
+    fn mqtt_is_for_those_whom_the_file_lets_in() {
+        assert!(Settings::default().mqtt().unwrap().is_none());
+        let says = |text: &str| parse(text).mqtt().unwrap_err().to_string();
+        let address = "[mqtt]\naddress='127.0.0.1:1883'\n";
+        assert!(says(address).contains("`anonymous = true`"), "{}", says(address));
+        let anonymous = format!("{address}anonymous=true\n");
+        assert!(says(&anonymous).contains("[other_clients]"));
+        let whole = format!("{anonymous}max_packet='2 KiB'\n[other_clients]\nsubscribe='prices/#'\n");
+        let (_, permissions) = parse(&whole).mqtt().unwrap().unwrap();
+        assert!(permissions.may_subscribe(&"prices/fish".parse().unwrap()));
+        assert!(!permissions.may_publish("prices/fish"));
+        assert_eq!(parse(&whole).mqtt.limits().unwrap().max_packet, 2_048);
+        assert!(says(&whole.replace("2 KiB", "2 B")).contains("1 KiB"));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! `whimbrel broker`: publish/subscribe for subscribers that roam.
 
 mod describe;
+mod mqtt;
 mod run;
 mod sources;
 
@@ -69,6 +70,7 @@ impl CheckCommand {
 fn read(file: &std::path::Path) -> Result<Settings, Misused> {
     let settings: Settings = read_config(file).map_err(|error: ConfigError| Misused(error.to_string()))?;
     let whole = settings.rules().map(drop).and_then(|()| settings.permissions().map(drop));
+    let whole = whole.and_then(|()| settings.mqtt().map(drop));
     whole.map_err(|error| Misused(format!("{}: {error}", file.display())))?;
     Ok(settings)
 }

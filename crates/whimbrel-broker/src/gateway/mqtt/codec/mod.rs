@@ -10,7 +10,7 @@ mod reason;
 mod write;
 
 pub(super) use connect::{Connect, WillPart};
-pub(super) use packet::{Frame, Packet, Publish, Requested, Retained, frame};
+pub(super) use packet::{Packet, Publish, Requested, Retained, frame};
 pub(super) use properties::{Properties, PropertyList};
 pub(super) use reason::{Fault, Reason};
 pub(super) use write::{Acknowledged, Connack, Out};
