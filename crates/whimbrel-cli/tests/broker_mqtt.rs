@@ -251,7 +251,10 @@ fn what_is_wrong_is_answered_with_its_reason_and_harms_nobody() {
         ),
     );
     let mut witness = broker.v5("witness");
-    assert_eq!(witness.subscribe(1, &[("open/#", 0), ("$share/g/open/a", 0), ("closed", 0)]), [0, 0x9e, 0x87]);
+    assert_eq!(
+        witness.subscribe(1, &[("open/#", 0), ("$share/g/open/a", 0), ("closed", 0)]),
+        [0, 0x9e, 0x87]
+    );
     assert_eq!(witness.subscribe(2, &[("open/a", 0), ("open/b", 0), ("a+", 0)]), [0, 0x97, 0x8f]);
     let cases: [(&str, Vec<u8>, u8); 12] = [
         ("flags", packet(0x83, b"\0\x01\0\0\x01a\0"), 0x81),
@@ -294,7 +297,9 @@ fn connections_are_refused_with_the_codes_of_their_version() {
     let connack = |protocol: &str, level: u8, flags: u8, client: &str| {
         let end = if level >= 5 { vec![0] } else { vec![] };
         let body = [text(protocol), vec![level, flags, 0, 60], end, text(client)].concat();
-        Raw::open(&broker.mqtt, &packet(0x10, &body)).try_receive().map(|(first, body)| (first, body[..2].to_vec()))
+        Raw::open(&broker.mqtt, &packet(0x10, &body))
+            .try_receive()
+            .map(|(first, body)| (first, body[..2].to_vec()))
     };
     assert_eq!(connack("MQTT", 4, 2, ""), Some((0x20, vec![0, 0])));
     assert_eq!(connack("MQTT", 4, 0, ""), Some((0x20, vec![0, 2])), "no identifier, and a session");
@@ -366,7 +371,16 @@ fn native_and_mqtt_clients_reach_each_other() {
     let mut client = broker.v5("one");
     assert_eq!(client.subscribe(1, &[("prices/#", 1)]), [1]);
     let sent = whimbrel(&broker.home)
-        .args(["pub", "prices/fish", "--broker", &broker.native, "--message", "4.20", "--property", "sector=fish"])
+        .args([
+            "pub",
+            "prices/fish",
+            "--broker",
+            &broker.native,
+            "--message",
+            "4.20",
+            "--property",
+            "sector=fish",
+        ])
         .output()
         .unwrap();
     assert!(sent.status.success(), "{}", String::from_utf8_lossy(&sent.stderr));

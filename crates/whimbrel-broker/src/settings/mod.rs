@@ -12,8 +12,9 @@ use whimbrel_service::{ListenSettings, ServiceSettings};
 
 pub use channel::{ChannelSection, PartitionSection, PolicyName};
 pub use client::{ClientSection, OtherClients};
-pub use mqtt::MqttSection;
+pub use mqtt::{MqttSection, UserSection};
 
+use crate::gateway::mqtt::Rules;
 use crate::hub::{BrokerName, ChannelRules};
 use crate::native::Permissions;
 
@@ -77,11 +78,17 @@ pub enum SettingsError {
     SameKey(PublicKey),
     /// MQTT is to listen, and nobody is allowed in.
     #[error(
-        "[mqtt]: its clients have no key. Write `anonymous = true` if everyone who reaches {0} may do what [other_clients] lists"
+        "[mqtt]: nobody may connect. List users in [[mqtt.user]], or write `anonymous = true` if everyone who reaches {0} may do what \
+         [other_clients] lists"
     )]
     MqttNobody(std::net::SocketAddr),
+    /// Two users of MQTT have one name.
+    #[error("two users of MQTT are called `{0}`: rename one")]
+    SameUser(String),
     /// Clients of MQTT may connect and then do nothing.
-    #[error("[mqtt]: anonymous clients may do what [other_clients] lists, and there is no such section: write one")]
+    #[error(
+        "[mqtt]: anonymous clients may do what [other_clients] lists, and there is no such section: write one"
+    )]
     MqttNothing,
     /// The limit for packets of MQTT makes no sense.
     #[error("[mqtt] max_packet: {0} bytes are not between 1 KiB and 256 MiB")]
@@ -127,18 +134,12 @@ impl Settings {
         Ok((clients, others))
     }
 
-    /// What clients of MQTT may do, who have no key, and where they come in; `None` if there is no MQTT.
+    /// Who may connect by MQTT and do what, and where; `None` if there is no MQTT.
     ///
     /// # Errors
     /// Nobody may connect, or those who do may do nothing.
-    pub fn mqtt(&self) -> Result<Option<(std::net::SocketAddr, Permissions)>, SettingsError> {
-        let Some(address) = self.mqtt.address else { return Ok(None) };
-        if !self.mqtt.anonymous {
-            return Err(SettingsError::MqttNobody(address));
-        }
-        self.mqtt.limits()?;
-        let others = self.other_clients.as_ref().ok_or(SettingsError::MqttNothing)?;
-        Ok(Some((address, others.permissions())))
+    pub fn mqtt(&self) -> Result<Option<(std::net::SocketAddr, Rules)>, SettingsError> {
+        self.mqtt.rules(self.other_clients.as_ref())
     }
 
     /// Who the broker with this key is.
@@ -217,11 +218,20 @@ mod tests {
         let anonymous = format!("{address}anonymous=true\n");
         assert!(says(&anonymous).contains("[other_clients]"));
         let whole = format!("{anonymous}max_packet='2 KiB'\n[other_clients]\nsubscribe='prices/#'\n");
-        let (_, permissions) = parse(&whole).mqtt().unwrap().unwrap();
+        let (_, rules) = parse(&whole).mqtt().unwrap().unwrap();
+        let permissions = rules.anonymous.unwrap();
         assert!(permissions.may_subscribe(&"prices/fish".parse().unwrap()));
         assert!(!permissions.may_publish("prices/fish"));
         assert_eq!(parse(&whole).mqtt.limits().unwrap().max_packet, 2_048);
         assert!(says(&whole.replace("2 KiB", "2 B")).contains("1 KiB"));
+        let hash = crate::gateway::mqtt::Password::hash(b"cod").unwrap();
+        let user = format!("[[mqtt.user]]\nname='fisher'\npassword='{}'\npublish='fish/#'\n", hash.as_str());
+        let (_, rules) = parse(&format!("{address}{user}")).mqtt().unwrap().unwrap();
+        assert!(rules.anonymous.is_none() && rules.users["fisher"].permissions.may_publish("fish/cod"));
+        assert!(says(&format!("{address}{user}{user}")).contains("`fisher`"));
+        let plain = "[[mqtt.user]]\nname='fisher'\npassword='cod'\n";
+        let wrong = parse_config::<Settings>("b.toml", plain).unwrap_err().to_string();
+        assert!(wrong.starts_with("b.toml:3:10: ") && wrong.contains("whimbrel broker password"), "{wrong}");
     }
 
     #[test]

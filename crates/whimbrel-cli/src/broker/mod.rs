@@ -6,6 +6,7 @@ mod run;
 mod sources;
 
 use clap::{Args, Subcommand};
+use whimbrel_broker::gateway::mqtt::Password;
 use whimbrel_broker::settings::Settings;
 use whimbrel_service::{ConfigError, read_config};
 
@@ -31,6 +32,7 @@ pub struct BrokerCommand {
 enum Verb {
     Run(Box<RunCommand>),
     Check(CheckCommand),
+    Password(PasswordCommand),
     #[cfg(unix)]
     Status(StatusCommand),
 }
@@ -44,6 +46,24 @@ struct CheckCommand {
     file: std::path::PathBuf,
 }
 
+/// Hashes a password of a user of MQTT.
+///
+/// Reads the password from standard input, one line, and prints its hash for `password` in [[mqtt.user]].
+#[derive(Args, Clone, Debug)]
+struct PasswordCommand {}
+
+impl PasswordCommand {
+    fn run(self) -> anyhow::Result<()> {
+        let mut line = String::new();
+        std::io::stdin().read_line(&mut line)?;
+        let password = line.trim_end_matches(['\r', '\n']);
+        if password.is_empty() {
+            return Err(Misused("standard input has no password: write it there, one line".to_owned()).into());
+        }
+        print_line(format_args!("{}", Password::hash(password.as_bytes())?.as_str()))
+    }
+}
+
 impl BrokerCommand {
     /// Runs the command.
     ///
@@ -53,6 +73,7 @@ impl BrokerCommand {
         match self.verb {
             Verb::Run(run) => run.run(),
             Verb::Check(check) => check.run(),
+            Verb::Password(password) => password.run(),
             #[cfg(unix)]
             Verb::Status(status) => status.run(),
         }

@@ -7,9 +7,8 @@ use anyhow::Context;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use whimbrel_broker::gateway::mqtt::{self, Admission};
+use whimbrel_broker::gateway::mqtt::{self, Admission, Rules};
 use whimbrel_broker::hub::Hub;
-use whimbrel_broker::native::Permissions;
 use whimbrel_broker::settings::Settings;
 
 /// MQTT as it is served.
@@ -24,15 +23,15 @@ impl Mqtt {
     /// Begins to serve clients of MQTT, if the settings say so.
     pub(super) async fn start(
         hub: &Arc<Hub>,
-        permitted: Option<(SocketAddr, Permissions)>,
+        permitted: Option<(SocketAddr, Rules)>,
         settings: &Settings,
     ) -> anyhow::Result<Option<Self>> {
-        let Some((address, permissions)) = permitted else { return Ok(None) };
+        let Some((address, rules)) = permitted else { return Ok(None) };
         let limits = settings.mqtt.limits()?;
         let listener = TcpListener::bind(address).await;
         let listener = listener.with_context(|| format!("cannot listen for MQTT on {address}"))?;
         let address = listener.local_addr()?;
-        let admission = Arc::new(Admission::anonymous(permissions));
+        let admission = Arc::new(Admission::new(rules));
         let (stop, stopping) = watch::channel(());
         let served = mqtt::serve(Arc::clone(hub), listener, Arc::clone(&admission), limits, stopping);
         Ok(Some(Self { address, admission, stop, serving: tokio::spawn(served) }))
@@ -43,9 +42,9 @@ impl Mqtt {
         self.address
     }
 
-    /// What its clients may do from now on.
-    pub(super) fn replace(&self, permissions: Permissions) {
-        self.admission.replace(permissions);
+    /// Who may connect and do what from now on.
+    pub(super) fn replace(&self, rules: Rules) {
+        self.admission.replace(rules);
     }
 
     /// Tells the clients that the broker stops, and waits until they know.

@@ -129,8 +129,8 @@ impl RunCommand {
         let ended = endpoint.set_allow(keys);
         let number = clients.len();
         access.replace(clients, others);
-        if let (Some(mqtt), Some((_, permissions))) = (mqtt, permitted) {
-            mqtt.replace(permissions);
+        if let (Some(mqtt), Some((_, rules))) = (mqtt, permitted) {
+            mqtt.replace(rules);
         }
         Ok(format!(
             "{} listed now; {} ended. Channels and addresses change at the next start",

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use whimbrel::{DEFAULT_PORT, PublicKey};
+use whimbrel_broker::gateway::mqtt::Rules;
 use whimbrel_broker::native::Permissions;
 use whimbrel_broker::settings::{ClientSection, OtherClients, Settings};
 
@@ -87,10 +88,14 @@ impl Sources {
         settings.mqtt().map(drop).map_err(|error| Misused(error.to_string()))
     }
 
-    /// What anonymous clients of MQTT may do: without a file everything, since they are on this host.
-    pub(super) fn mqtt(&self, settings: &Settings) -> Result<Option<(SocketAddr, Permissions)>, Misused> {
-        let mqtt = settings.mqtt().map_err(|error| Misused(error.to_string()))?;
-        let everything = self.config.is_none().then(Permissions::everything);
-        Ok(mqtt.map(|(address, listed)| (address, everything.unwrap_or(listed))))
+    /// Who may connect by MQTT. Without a file all may do everything, since they are on this host.
+    pub(super) fn mqtt(&self, settings: &Settings) -> Result<Option<(SocketAddr, Rules)>, Misused> {
+        let mut mqtt = settings.mqtt().map_err(|error| Misused(error.to_string()))?;
+        if let Some((_, rules)) = &mut mqtt
+            && self.config.is_none()
+        {
+            rules.anonymous = Some(Permissions::everything());
+        }
+        Ok(mqtt)
     }
 }

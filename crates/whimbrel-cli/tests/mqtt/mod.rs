@@ -159,7 +159,8 @@ impl Raw {
 
     /// Publishes at QoS 0.
     pub(crate) fn publish(&mut self, first: u8, topic: &str, properties: &[u8], payload: &[u8]) {
-        let body = [text(topic), vec![properties.len() as u8], properties.to_vec(), payload.to_vec()].concat();
+        let body =
+            [text(topic), vec![properties.len() as u8], properties.to_vec(), payload.to_vec()].concat();
         self.send(first, &body);
     }
 

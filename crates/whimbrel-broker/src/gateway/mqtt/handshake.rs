@@ -9,6 +9,7 @@ use tokio::time::timeout;
 use whimbrel_pubsub::message::Message;
 
 use super::Gateway;
+use super::admission::Admitted;
 use super::clients::{Away, Place};
 use super::codec::{Connack, Connect, Fault, Out, Packet, PropertyList, Reason, Version};
 use super::incoming::{Incoming, MOST_ALIASES, MOST_UNRELEASED};
@@ -62,6 +63,7 @@ fn refuse(out: &mut Out, fault: &Fault) {
 
 /// A client whose CONNECT is accepted.
 struct Connected {
+    admitted: Admitted,
     place: Place,
     away: Away,
     terms: Terms,
@@ -79,9 +81,10 @@ async fn connect(gateway: &Gateway, kind: u8, body: &[u8], out: &mut Out) -> Res
         return Err(Fault::new(Reason::AUTH_METHOD, "the broker knows no authentication methods"));
     }
     let (client, is_assigned) = client_of(&connect)?;
-    let will = will_of(gateway, &connect)?;
+    let admitted = gateway.admission.admit(connect.user, connect.password).await?;
+    let will = will_of(&admitted, &connect)?;
     let expiry = expiry_of(&connect);
-    let entered = gateway.clients.enter((None, client.clone())).await;
+    let entered = gateway.clients.enter((admitted.user().cloned(), client.clone())).await;
     let (place, mut away) = entered.ok_or_else(|| {
         Fault::new(Reason::UNAVAILABLE, "the former connection with this client identifier does not end")
     })?;
@@ -111,7 +114,7 @@ async fn connect(gateway: &Gateway, kind: u8, body: &[u8], out: &mut Out) -> Res
     let keep_alive = (connect.keep_alive > 0).then(|| Duration::from_secs(connect.keep_alive.into()) * 3 / 2);
     let window = said.receive_maximum.unwrap_or(u16::MAX).into();
     let terms = Terms { version: connect.version, keep_alive, expiry, will };
-    Ok(Connected { place, away, terms, window })
+    Ok(Connected { admitted, place, away, terms, window })
 }
 
 impl Connected {
@@ -119,13 +122,13 @@ impl Connected {
     where
         S: AsyncRead + AsyncWrite,
     {
-        let Self { place, away, terms, window } = self;
+        let Self { admitted, place, away, terms, window } = self;
         let kept = away.session.map(|(kept, _)| kept).unwrap_or_default();
         let Kept { subscriptions: parked, in_flight, received } = kept;
-        let incoming = Incoming::new(Arc::clone(&gateway), terms.version, received);
+        let incoming = Incoming::new(Arc::clone(&gateway), admitted.clone(), terms.version, received);
         let mut outgoing = Outgoing::new(out, window, incoming.publisher());
         outgoing.resume(in_flight, gateway.hub.clock().now().wall_ms);
-        let mut subscriptions = Subscriptions::new(Arc::clone(&gateway), random());
+        let mut subscriptions = Subscriptions::new(Arc::clone(&gateway), admitted, random());
         subscriptions.resume(parked);
         Session { gateway, link, place, terms, incoming, outgoing, subscriptions, stop }.run().await;
     }
@@ -147,10 +150,10 @@ fn client_of(connect: &Connect<'_>) -> Result<(String, bool), Fault> {
 }
 
 /// The Will, and after which time it is published.
-fn will_of(gateway: &Gateway, connect: &Connect<'_>) -> Result<Option<(Message, Duration)>, Fault> {
+fn will_of(admitted: &Admitted, connect: &Connect<'_>) -> Result<Option<(Message, Duration)>, Fault> {
     let Some(will) = &connect.will else { return Ok(None) };
     let message = Content::of_will(will).message()?;
-    gateway.admission.may_publish(will.topic)?;
+    admitted.may_publish(will.topic)?;
     let delay = Duration::from_secs(will.properties.will_delay.unwrap_or(0).into());
     Ok(Some((message, delay)))
 }

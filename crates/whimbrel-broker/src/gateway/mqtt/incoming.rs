@@ -7,6 +7,7 @@ use whimbrel_pubsub::frame::{Refusal, RefusalCode};
 use whimbrel_pubsub::message::{Publication, PublisherId};
 
 use super::Gateway;
+use super::admission::Admitted;
 use super::codec::{Acknowledged, Fault, Out, Publish, Qos, Reason, Version};
 use super::message::Content;
 use crate::hub::{Finding, random};
@@ -20,6 +21,7 @@ pub(super) const MOST_UNRELEASED: u16 = 1_024;
 #[derive(Debug)]
 pub(super) struct Incoming {
     gateway: Arc<Gateway>,
+    admitted: Admitted,
     version: Version,
     aliases: BTreeMap<u16, String>,
     /// Packet identifiers at QoS 2 that were not released.
@@ -30,10 +32,15 @@ pub(super) struct Incoming {
 }
 
 impl Incoming {
-    pub(super) fn new(gateway: Arc<Gateway>, version: Version, received: BTreeSet<u16>) -> Self {
+    pub(super) fn new(
+        gateway: Arc<Gateway>,
+        admitted: Admitted,
+        version: Version,
+        received: BTreeSet<u16>,
+    ) -> Self {
         let publisher = PublisherId(u128::from(random()) << 64 | u128::from(random()));
         let (aliases, finding) = (BTreeMap::new(), Finding::default());
-        Self { gateway, version, aliases, received, publisher, published: 0, finding }
+        Self { gateway, admitted, version, aliases, received, publisher, published: 0, finding }
     }
 
     /// By this the client's own messages are known.
@@ -100,7 +107,7 @@ impl Incoming {
             Publication { publisher: self.publisher, number: self.published }
         });
         let message = Content::of(publish, topic, publication).message()?;
-        self.gateway.admission.may_publish(topic)?;
+        self.admitted.may_publish(topic)?;
         self.gateway.hub.publish(message, &mut self.finding).map(drop).map_err(fault_of)
     }
 

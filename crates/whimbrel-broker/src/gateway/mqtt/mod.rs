@@ -12,6 +12,7 @@ mod kept;
 mod link;
 mod message;
 mod outgoing;
+mod passwords;
 mod session;
 mod state;
 mod subscription;
@@ -24,7 +25,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
-pub use admission::Admission;
+pub use admission::{Admission, Rules, User};
+pub use passwords::{NoHash, Password};
 
 use crate::hub::{Finding, Hub};
 use clients::Clients;

@@ -8,6 +8,7 @@ use whimbrel_pubsub::frame::{Recover, Slow, Start};
 use whimbrel_pubsub::topic::Subscribed;
 
 use super::Gateway;
+use super::admission::Admitted;
 use super::codec::{Fault, Properties, Qos, Reason, Requested, Retained};
 use super::incoming::fault_of;
 use super::outgoing::{COVERAGE, Outgoing};
@@ -26,6 +27,7 @@ const RECOVER: &str = "whimbrel-recover";
 #[derive(Debug)]
 pub(super) struct Subscriptions {
     gateway: Arc<Gateway>,
+    admitted: Admitted,
     client: ClientId,
     by_filter: BTreeMap<String, Subscription>,
     /// Where the next round begins, so that no subscription waits for others forever.
@@ -34,8 +36,8 @@ pub(super) struct Subscriptions {
 }
 
 impl Subscriptions {
-    pub(super) fn new(gateway: Arc<Gateway>, client: ClientId) -> Self {
-        Self { gateway, client, by_filter: BTreeMap::new(), turn: None, notify: Arc::default() }
+    pub(super) fn new(gateway: Arc<Gateway>, admitted: Admitted, client: ClientId) -> Self {
+        Self { gateway, admitted, client, by_filter: BTreeMap::new(), turn: None, notify: Arc::default() }
     }
 
     /// Whoever waits for it is woken when there may be something to read.
@@ -45,11 +47,10 @@ impl Subscriptions {
 
     /// Attaches again what was kept. A subscription that is not permitted any more is left out.
     pub(super) fn resume(&mut self, parked: Vec<Parked>) {
-        let permissions = self.gateway.admission.permissions();
         for parked in parked {
             let filter = parked.filter().to_owned();
             let wanted = parked.wanted();
-            if permissions.may_subscribe(wanted.selection.filter())
+            if self.admitted.may_subscribe(wanted.selection.filter())
                 && let Ok(subscription) =
                     Subscription::attach(&self.gateway.hub, self.client, wanted, &self.notify)
             {
@@ -99,7 +100,7 @@ impl Subscriptions {
         if group.is_some() {
             return Err(Fault::new(Reason::SHARED, "this broker has no shared subscriptions"));
         }
-        if !self.gateway.admission.permissions().may_subscribe(&filter) {
+        if !self.admitted.may_subscribe(&filter) {
             return Err(Fault::new(Reason::NOT_AUTHORIZED, format!("you may not subscribe to `{filter}`")));
         }
         let key = filter.as_str().to_owned();
