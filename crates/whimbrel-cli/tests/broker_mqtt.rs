@@ -3,7 +3,7 @@
 mod common;
 mod mqtt;
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -469,6 +469,46 @@ fn without_a_file_mqtt_is_for_this_host() {
     assert!(!refused.status.success() && said.contains("`anonymous = true`"), "{said}");
 }
 
+/// A password as the program hashes it.
+fn hashed(password: &str) -> String {
+    let home = Home::new("mqtt-password");
+    let mut command = whimbrel(&home);
+    command.args(["broker", "password"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(format!("{password}\n").as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+#[test]
+fn users_do_what_the_file_lets_them() {
+    let hash = hashed("cod");
+    let config = format!(
+        "[mqtt]\n[[mqtt.user]]\nname = 'fisher'\npassword = '{hash}'\npublish = ['fish/#']\nsubscribe = ['fish/#']\n"
+    );
+    let broker = Broker::with("mqtt-users", Some(&config));
+    let connack = |level, client: &str, rest: &[u8]| {
+        let flags = if rest.is_empty() { 2 } else { 0xc2 };
+        Raw::connect(&broker.mqtt, level, flags, 60, &[], client, rest).connack()[1]
+    };
+    let login = |user: &str, password: &str| [text(user), text(password)].concat();
+    assert_eq!(connack(5, "a", &login("fisher", "eel")), 0x86);
+    assert_eq!(connack(4, "a", &login("fisher", "eel")), 4);
+    assert_eq!(connack(5, "a", &login("nobody", "cod")), 0x86);
+    assert_eq!((connack(5, "a", &[]), connack(4, "a", &[])), (0x87, 5));
+    let mut client = Raw::connect(&broker.mqtt, 5, 0xc2, 60, &[], "a", &login("fisher", "cod"));
+    client.expect_accepted();
+    assert_eq!(client.subscribe(1, &[("fish/cod", 0), ("#", 0)]), [0, 0x87]);
+    client.publish(0x30, "fish/cod", &[], b"fresh");
+    assert_eq!(client.message().2, b"fresh");
+    // A remembered success is no success of another password.
+    assert_eq!(connack(5, "b", &login("fisher", "cod")), 0);
+    assert_eq!(connack(5, "b", &login("fisher", "eel")), 0x86);
+    client.publish(0x30, "birds", &[], b"");
+    assert_eq!(client.goodbye(), Some(0x87));
+}
+
 /// Whether a program is there. A test without it says so.
 fn has(program: &str) -> bool {
     let there = Command::new(program).arg("--help").output().is_ok();
@@ -488,8 +528,8 @@ fn mosquitto_clients_publish_and_subscribe() {
         let topic = format!("m/{version}");
         let common = ["-h", "127.0.0.1", "-p", broker.port(), "-V", version, "-q", "2", "-t", &topic];
         let publish = |message: &str, retain: &[&str]| {
-            let sent = Command::new("mosquitto_pub").args(common).args(["-m", message]).args(retain).output();
-            let sent = sent.unwrap();
+            let mut command = Command::new("mosquitto_pub");
+            let sent = command.args(common).args(["-m", message]).args(retain).output().unwrap();
             assert!(sent.status.success(), "{}", String::from_utf8_lossy(&sent.stderr));
         };
         publish("kept", &["-r"]);

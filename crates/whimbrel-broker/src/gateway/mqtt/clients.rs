@@ -1,6 +1,6 @@
 //! Who is connected under which client identifier, and the sessions of those who are away.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -114,11 +114,18 @@ impl Inner {
         Some(away)
     }
 
-    /// Makes room by giving up the sessions that end first. Their Wills are published at the next tick.
+    /// Makes room by giving up the sessions that end first, of the user who has the most: users do not lose theirs to others. Their
+    /// Wills are published at the next tick.
     fn make_room(&mut self) {
         while self.away.len() > MOST_KEPT || self.bytes > MOST_KEPT_BYTES {
+            let mut users = BTreeMap::<_, usize>::new();
+            for ((user, _), away) in &self.away {
+                *users.entry(user).or_default() += away.bytes();
+            }
+            let Some((most, _)) = users.into_iter().max_by_key(|(_, bytes)| *bytes) else { return };
             let ends = |away: &Away| away.session.as_ref().map(|(_, until)| *until);
-            let sessions = self.away.iter().filter_map(|(name, away)| Some((ends(away)?, name)));
+            let of_user = self.away.iter().filter(|((user, _), _)| user == most);
+            let sessions = of_user.filter_map(|(name, away)| Some((ends(away)?, name)));
             let Some((_, first)) = sessions.min() else { return };
             let first = first.clone();
             if let Some(away) = self.away.get_mut(&first)
@@ -159,5 +166,53 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         self.clients.lock().live.remove(&self.name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn leave(clients: &Arc<Clients>, user: Option<&str>, client: usize, ends: Instant) {
+        let name = (user.map(str::to_owned), client.to_string());
+        let (place, _) = clients.enter(name).await.unwrap();
+        place.leave(Away { session: Some((Kept::default(), ends)), will: None });
+    }
+
+    fn has(clients: &Clients, user: Option<&str>, client: usize) -> bool {
+        clients.lock().away.contains_key(&(user.map(str::to_owned), client.to_string()))
+    }
+
+    #[tokio::test]
+    async fn sessions_are_bounded_and_users_keep_theirs() {
+        let (clients, now) = (Arc::<Clients>::default(), Instant::now());
+        let soon = now + Duration::from_secs(1);
+        leave(&clients, Some("fisher"), 0, soon).await;
+        for client in 0..=MOST_KEPT {
+            leave(&clients, None, client, soon + Duration::from_secs(client as u64)).await;
+        }
+        assert_eq!(clients.lock().away.len(), MOST_KEPT);
+        assert!(has(&clients, Some("fisher"), 0), "another's flood does not reach it");
+        assert!(!has(&clients, None, 0) && !has(&clients, None, 1) && has(&clients, None, 2));
+        clients.tick(soon + Duration::from_secs(MOST_KEPT as u64));
+        let inner = clients.lock();
+        assert_eq!((inner.away.len(), inner.bytes), (0, 0));
+    }
+
+    #[tokio::test]
+    async fn a_name_is_given_once_it_is_free() {
+        let clients = Arc::<Clients>::default();
+        let name: Name = (None, "same".to_owned());
+        let (first, _) = clients.enter(name.clone()).await.unwrap();
+        let other = (Some("fisher".to_owned()), "same".to_owned());
+        assert!(clients.enter(other).await.is_some(), "another user's client is another");
+        let (again, waiting) = (Arc::clone(&clients), name.clone());
+        let second = tokio::spawn(async move { again.enter(waiting).await });
+        first.kicked().await;
+        assert!(!second.is_finished());
+        let until = Instant::now() + Duration::from_secs(60);
+        first.leave(Away { session: Some((Kept::default(), until)), will: None });
+        let (_, away) = second.await.unwrap().unwrap();
+        assert!(away.session.is_some());
     }
 }

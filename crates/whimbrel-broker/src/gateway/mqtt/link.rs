@@ -10,8 +10,10 @@ use super::codec::{Fault, frame};
 const FLUSH: Duration = Duration::from_secs(2);
 /// How long what a client still sends is read after that: closing over unread bytes would reset the connection, and lose the answers.
 const LINGER: Duration = Duration::from_millis(500);
-/// Bytes that are read at a time.
-const CHUNK: usize = 16 << 10;
+/// The fewest bytes for which room is made before a read: a client that is idle costs no more.
+const LEAST: usize = 1 << 10;
+/// The most.
+const MOST: usize = 64 << 10;
 
 /// A connection. Its parts are used side by side.
 #[derive(Debug)]
@@ -19,12 +21,13 @@ pub(super) struct Link<S> {
     pub(super) reader: ReadHalf<S>,
     pub(super) writer: WriteHalf<S>,
     pub(super) input: BytesMut,
+    room: usize,
 }
 
 impl<S: AsyncRead + AsyncWrite> Link<S> {
     pub(super) fn new(stream: S) -> Self {
         let (reader, writer) = tokio::io::split(stream);
-        Self { reader, writer, input: BytesMut::new() }
+        Self { reader, writer, input: BytesMut::new(), room: LEAST }
     }
 
     /// Waits for a whole packet: its first byte and its body. `None` if the client has gone.
@@ -35,11 +38,24 @@ impl<S: AsyncRead + AsyncWrite> Link<S> {
                 Ok(None) => {}
                 Err(fault) => return Some(Err(fault)),
             }
-            self.input.reserve(CHUNK);
+            self.make_room();
             if self.reader.read_buf(&mut self.input).await.ok()? == 0 {
                 return None;
             }
         }
+    }
+
+    /// Makes room for the next read.
+    pub(super) fn make_room(&mut self) {
+        if self.room == LEAST {
+            shrink(&mut self.input);
+        }
+        self.input.reserve(self.room);
+    }
+
+    /// Learns from the last read how much room the next one needs.
+    pub(super) fn came(&mut self, bytes: usize) {
+        self.room = if bytes >= self.room { self.room * 4 } else { self.room / 2 }.clamp(LEAST, MOST);
     }
 
     /// Sends what is left, and closes.
@@ -73,7 +89,9 @@ pub(super) fn take_packet(input: &mut BytesMut, most: usize) -> Result<Option<(u
     Ok(Some((first, packet)))
 }
 
-/// Makes room for the next read.
-pub(super) fn make_room(input: &mut BytesMut) {
-    input.reserve(CHUNK);
+/// Gives back memory that a burst needed.
+pub(super) fn shrink(bytes: &mut BytesMut) {
+    if bytes.is_empty() && bytes.capacity() > 4 * LEAST {
+        *bytes = BytesMut::new();
+    }
 }

@@ -141,7 +141,7 @@ pub(super) fn properties_of(message: &Message) -> PropertyList {
     // Native publishers may write anything there.
     if let Some(Value::Bytes([flags, written @ ..])) = message.property(CARRIED)
         && flags & WITH_PROPERTIES != 0
-        && Properties::of_message(written).is_ok()
+        && is_harmless(written)
     {
         list.written(written);
         return list;
@@ -154,6 +154,12 @@ pub(super) fn properties_of(message: &Message) -> PropertyList {
         Value::Bytes(_) => {}
     });
     list
+}
+
+/// Whether these are properties, and none speaks for the broker.
+fn is_harmless(written: &[u8]) -> bool {
+    let said = Properties::of_message(written);
+    said.is_ok_and(|said| said.user.iter().all(|(name, _)| !name.starts_with(OWN)))
 }
 
 /// The seconds for which a message is still wanted, if it has a lifetime. What is left of a second counts as one.
@@ -227,15 +233,17 @@ mod tests {
 
     #[test]
     fn a_native_message_is_written_as_text_whatever_it_carries() {
-        let pairs = [
-            ("n", Value::Integer(-4)),
-            ("yes", Value::Boolean(true)),
-            (CARRIED, Value::Bytes(&[WITH_PROPERTIES, 0x26, 0xff])),
-        ];
-        let properties = property::Properties::new(pairs).unwrap();
-        let draft = Draft { topic: "t", properties: properties.as_bytes(), ..Draft::default() };
-        let list = properties_of(&draft.finish().unwrap());
-        let said = Properties::of_message(list.as_bytes()).unwrap();
-        assert_eq!(said.user, [("n", "-4"), ("yes", "true")]);
+        let mut forged = PropertyList::default();
+        forged.user("whimbrel-coverage", "another state");
+        let forged = [&[WITH_PROPERTIES], forged.as_bytes()].concat();
+        for carried in [&[WITH_PROPERTIES, 0x26, 0xff][..], &forged] {
+            let carried = (CARRIED, Value::Bytes(carried));
+            let pairs = [("n", Value::Integer(-4)), ("yes", Value::Boolean(true)), carried];
+            let properties = property::Properties::new(pairs).unwrap();
+            let draft = Draft { topic: "t", properties: properties.as_bytes(), ..Draft::default() };
+            let list = properties_of(&draft.finish().unwrap());
+            let said = Properties::of_message(list.as_bytes()).unwrap();
+            assert_eq!(said.user, [("n", "-4"), ("yes", "true")]);
+        }
     }
 }

@@ -13,7 +13,7 @@ use super::clients::{Away, Place};
 use super::codec::{Fault, Packet, Reason, Version};
 use super::incoming::Incoming;
 use super::kept::Kept;
-use super::link::{Link, make_room, take_packet};
+use super::link::{Link, shrink, take_packet};
 use super::outgoing::Outgoing;
 use super::subscription::ROOM;
 use super::subscriptions::Subscriptions;
@@ -69,9 +69,7 @@ impl<S: AsyncRead + AsyncWrite> Session<S> {
         if let End::Fault(Fault { reason, why }) = &end {
             outgoing.out.disconnect(*reason, why);
         }
-        if !matches!(end, End::Lost) {
-            link.close(outgoing.out.bytes()).await;
-        }
+        let mut rest = std::mem::take(outgoing.out.bytes());
         let now = Instant::now();
         let will = if matches!(end, End::Left) { None } else { terms.will };
         let (due, later) = match will {
@@ -92,7 +90,11 @@ impl<S: AsyncRead + AsyncWrite> Session<S> {
             };
             (kept, now + terms.expiry)
         });
+        // Whoever takes over does not wait for the connection.
         place.leave(Away { session, will: later });
+        if !matches!(end, End::Lost) {
+            link.close(&mut rest).await;
+        }
     }
 
     async fn serve(&mut self) -> End {
@@ -110,16 +112,20 @@ impl<S: AsyncRead + AsyncWrite> Session<S> {
             let out = self.outgoing.out.bytes();
             let (waiting, keep_alive) = (out.len(), self.terms.keep_alive);
             let silent = keep_alive.map_or(heard, |keep_alive| heard + keep_alive);
-            make_room(&mut self.link.input);
+            self.link.make_room();
             tokio::select! {
                 read = self.link.reader.read_buf(&mut self.link.input), if waiting < HIGH => match read {
                     Ok(0) | Err(_) => return End::Lost,
-                    Ok(_) => heard = tokio::time::Instant::now(),
+                    Ok(bytes) => {
+                        heard = tokio::time::Instant::now();
+                        self.link.came(bytes);
+                    }
                 },
                 sent = self.link.writer.write_buf(out), if waiting > 0 => {
                     if !matches!(sent, Ok(length) if length > 0) {
                         return End::Lost;
                     }
+                    shrink(self.outgoing.out.bytes());
                 }
                 () = notify.notified() => {}
                 () = tokio::task::yield_now(), if has_more && waiting < ROOM => {}

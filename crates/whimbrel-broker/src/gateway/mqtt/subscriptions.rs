@@ -33,11 +33,21 @@ pub(super) struct Subscriptions {
     /// Where the next round begins, so that no subscription waits for others forever.
     turn: Option<String>,
     notify: Arc<Notify>,
+    /// Whether some subscription does not want the client's own messages.
+    has_no_local: bool,
 }
 
 impl Subscriptions {
     pub(super) fn new(gateway: Arc<Gateway>, admitted: Admitted, client: ClientId) -> Self {
-        Self { gateway, admitted, client, by_filter: BTreeMap::new(), turn: None, notify: Arc::default() }
+        Self {
+            gateway,
+            admitted,
+            client,
+            by_filter: BTreeMap::new(),
+            turn: None,
+            notify: Arc::default(),
+            has_no_local: false,
+        }
     }
 
     /// Whoever waits for it is woken when there may be something to read.
@@ -57,6 +67,7 @@ impl Subscriptions {
                 self.by_filter.insert(filter, subscription);
             }
         }
+        self.look_for_no_local();
     }
 
     /// What is kept while the client is away.
@@ -66,7 +77,11 @@ impl Subscriptions {
 
     /// Whether messages have to carry the name of their publisher.
     pub(super) fn has_no_local(&self) -> bool {
-        self.by_filter.values().any(|subscription| subscription.options.no_local)
+        self.has_no_local
+    }
+
+    fn look_for_no_local(&mut self) {
+        self.has_no_local = self.by_filter.values().any(|subscription| subscription.options.no_local);
     }
 
     /// Subscribes. Returns the answer for each filter, and a sentence on the first that is refused.
@@ -86,6 +101,7 @@ impl Subscriptions {
                 fault.reason
             }));
         }
+        self.look_for_no_local();
         (reasons, why)
     }
 
@@ -175,7 +191,9 @@ impl Subscriptions {
             None if Subscribed::parse(filter).is_err() => Reason::FILTER_INVALID,
             None => Reason::NO_SUBSCRIPTION,
         };
-        filters.iter().map(remove).collect()
+        let reasons = filters.iter().map(remove).collect();
+        self.look_for_no_local();
+        reasons
     }
 
     /// Reads as far as the client has room. Returns whether there may be more to read at once.

@@ -9,6 +9,9 @@ mod properties;
 mod reason;
 mod write;
 
+#[cfg(test)]
+mod tests;
+
 pub(super) use connect::{Connect, WillPart};
 pub(super) use packet::{Packet, Publish, Requested, Retained, frame};
 pub(super) use properties::{Properties, PropertyList};
