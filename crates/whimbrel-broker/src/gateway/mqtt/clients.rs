@@ -26,7 +26,7 @@ pub(super) struct Clients(Mutex<Inner>);
 #[derive(Debug, Default)]
 struct Inner {
     live: HashMap<Name, Live>,
-    away: HashMap<Name, Away>,
+    away: BTreeMap<Name, Away>,
     bytes: usize,
 }
 

@@ -37,12 +37,8 @@ where
 {
     let mut link = Link::new(stream);
     let most = gateway.limits.max_packet.min(LONGEST_CONNECT);
-    let first = match timeout(CONNECT, link.packet(most)).await {
-        Ok(Some(Ok(first))) => first,
-        // Before a client has said who it is, there is no way to answer.
-        _ => return,
-    };
-    let (kind, body) = first;
+    // Before a client has said who it is, there is no way to answer.
+    let Ok(Some(Ok((kind, body)))) = timeout(CONNECT, link.packet(most)).await else { return };
     let mut out = Out::new(Connect::version_of(&body));
     match connect(&gateway, kind, &body, &mut out).await {
         Ok(connected) => connected.session(gateway, link, out, stop).await,

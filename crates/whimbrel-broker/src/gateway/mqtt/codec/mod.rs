@@ -28,6 +28,7 @@ pub(super) enum Version {
 }
 
 /// How often a message may arrive, and whether it may get lost: the protocol's QoS.
+#[allow(clippy::enum_variant_names, reason = "the words of the standard")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Qos {
     AtMostOnce = 0,
