@@ -1,5 +1,7 @@
 //! Clients of MQTT at a real broker: raw packets, Debian's mosquitto clients, and paho.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 mod common;
 mod mqtt;
 
