@@ -4,6 +4,7 @@
 
 pub mod backbone;
 pub mod buffer;
+pub mod gateway;
 pub mod hub;
 pub mod matching;
 #[cfg(feature = "mutants")]

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use tokio::sync::Notify;
 use whimbrel_pubsub::coverage::SubscriptionId;
 use whimbrel_pubsub::frame::{Refusal, RefusalCode};
 
@@ -29,8 +30,8 @@ struct Names {
 }
 
 impl Attached {
-    /// Enters a subscription of this client, and names it.
-    pub(super) fn enter(&mut self, client: ClientId) -> (Subscription, Arc<Signal>) {
+    /// Enters a subscription of this client, and names it. Whoever waits for `notify` is woken for it.
+    pub(super) fn enter(&mut self, client: ClientId, notify: Arc<Notify>) -> (Subscription, Arc<Signal>) {
         let names = self.clients.entry(client).or_default();
         names.attached += 1;
         let subscription = loop {
@@ -40,7 +41,7 @@ impl Attached {
                 break subscription;
             }
         };
-        let signal = Arc::new(Signal::default());
+        let signal = Arc::new(Signal::of(notify));
         self.signals.insert(subscription, Arc::clone(&signal));
         (subscription, signal)
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use tokio::sync::Notify;
 use whimbrel_pubsub::coverage::{Coverage, SubscriptionId, Told};
 use whimbrel_pubsub::frame::{Recover, Refusal, RefusalCode, Slow, Start};
 use whimbrel_pubsub::message::ChannelId;
@@ -57,6 +58,19 @@ impl Hub {
     /// # Errors
     /// No channel can have what it selects, a limit is reached, or its state was attached by another device.
     pub fn attach(self: &Arc<Self>, client: ClientId, attach: Attach) -> Result<Attachment, Refusal> {
+        self.attach_with(client, attach, Arc::default())
+    }
+
+    /// Attaches a subscription of `client`. Whoever waits for `notify` is woken for it, as for others with the same.
+    ///
+    /// # Errors
+    /// As [`Hub::attach`].
+    pub fn attach_with(
+        self: &Arc<Self>,
+        client: ClientId,
+        attach: Attach,
+        notify: Arc<Notify>,
+    ) -> Result<Attachment, Refusal> {
         let Attach { selection, recover, slow, start, state } = attach;
         if !self.rooms.iter().any(|room| room.may_have(&selection)) {
             let filter = selection.filter();
@@ -65,7 +79,7 @@ impl Hub {
                 format_args!("no channel of this broker has topics of the filter `{filter}`"),
             ));
         }
-        let (name, signal) = self.attached().enter(client);
+        let (name, signal) = self.attached().enter(client, notify);
         // From here on, dropping it takes it out again.
         let mut attachment =
             Attachment { hub: Arc::clone(self), name, state: None, signal, readers: Vec::new(), turn: 0 };
@@ -121,6 +135,11 @@ impl Attachment {
     /// Waits until there may be something to read.
     pub async fn woken(&self) {
         self.signal.woken().await;
+    }
+
+    /// Whether it was woken since it was read.
+    pub fn is_ready(&self) -> bool {
+        self.signal.is_ready()
     }
 
     /// Whether its state was attached again since, so that it has to end.

@@ -1,5 +1,6 @@
 //! How an attached subscription is woken.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::Notify;
@@ -9,11 +10,21 @@ use tokio::sync::Notify;
 pub(super) struct Signal {
     /// Whether it was woken and has not looked yet. It saves waking again.
     is_ready: AtomicBool,
-    notify: Notify,
+    notify: Arc<Notify>,
     is_superseded: AtomicBool,
 }
 
 impl Signal {
+    /// A signal that wakes the task which waits for `notify`.
+    pub(super) fn of(notify: Arc<Notify>) -> Self {
+        Self { notify, ..Self::default() }
+    }
+
+    /// Whether it was woken since it looked.
+    pub(super) fn is_ready(&self) -> bool {
+        self.is_ready.load(Ordering::Acquire)
+    }
+
     pub(super) fn wake(&self) {
         if !self.is_ready.swap(true, Ordering::AcqRel) {
             self.notify.notify_one();

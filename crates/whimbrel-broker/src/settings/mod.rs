@@ -2,6 +2,7 @@
 
 mod channel;
 mod client;
+mod mqtt;
 mod peer;
 
 use serde::{Deserialize, Serialize};
@@ -12,9 +13,11 @@ use whimbrel_service::{ListenSettings, ServiceSettings};
 
 pub use channel::{ChannelSection, PartitionSection, PolicyName};
 pub use client::{ClientSection, OtherClients};
+pub use mqtt::{MqttSection, UserSection};
 pub use peer::PeerSection;
 
 use crate::backbone::Peer;
+use crate::gateway::mqtt::Rules;
 use crate::hub::{BrokerName, ChannelRules};
 use crate::native::Permissions;
 
@@ -38,6 +41,8 @@ pub struct Settings {
     pub other_clients: Option<OtherClients>,
     /// Where to listen.
     pub listen: ListenSettings,
+    /// Where clients of MQTT come in.
+    pub mqtt: MqttSection,
     /// The transport, with the settings of its sessions.
     pub transport: TransportConfig,
     /// Control socket, metrics and activity log.
@@ -90,6 +95,23 @@ pub enum SettingsError {
     /// Two clients have one key.
     #[error("two clients have the key {0}: make one of them")]
     SameKey(PublicKey),
+    /// MQTT is to listen, and nobody is allowed in.
+    #[error(
+        "[mqtt]: nobody may connect. List users in [[mqtt.user]], or write `anonymous = true` if everyone who reaches {0} may do what \
+         [other_clients] lists"
+    )]
+    MqttNobody(std::net::SocketAddr),
+    /// Two users of MQTT have one name.
+    #[error("two users of MQTT are called `{0}`: rename one")]
+    SameUser(String),
+    /// Clients of MQTT may connect and then do nothing.
+    #[error(
+        "[mqtt]: anonymous clients may do what [other_clients] lists, and there is no such section: write one"
+    )]
+    MqttNothing,
+    /// The limit for packets of MQTT makes no sense.
+    #[error("[mqtt] max_packet: {0} bytes are not between 1 KiB and 256 MiB")]
+    MqttPacket(u64),
 }
 
 impl Settings {
@@ -145,6 +167,14 @@ impl Settings {
         }
         let others = self.other_clients.as_ref().map(OtherClients::permissions).unwrap_or_default();
         Ok((clients, others))
+    }
+
+    /// Who may connect by MQTT and do what, and where; `None` if there is no MQTT.
+    ///
+    /// # Errors
+    /// Nobody may connect, or those who do may do nothing.
+    pub fn mqtt(&self) -> Result<Option<(std::net::SocketAddr, Rules)>, SettingsError> {
+        self.mqtt.rules(self.other_clients.as_ref())
     }
 
     /// Who the broker with this key is.
@@ -212,6 +242,31 @@ mod tests {
         let name = settings.name(&KEY.parse().unwrap());
         assert_eq!(name.name, "harbour");
         assert_ne!(name.cluster, Settings::default().name(&KEY.parse().unwrap()).cluster);
+    }
+
+    #[test]
+    fn mqtt_is_for_those_whom_the_file_lets_in() {
+        assert!(Settings::default().mqtt().unwrap().is_none());
+        let says = |text: &str| parse(text).mqtt().unwrap_err().to_string();
+        let address = "[mqtt]\naddress='127.0.0.1:1883'\n";
+        assert!(says(address).contains("`anonymous = true`"), "{}", says(address));
+        let anonymous = format!("{address}anonymous=true\n");
+        assert!(says(&anonymous).contains("[other_clients]"));
+        let whole = format!("{anonymous}max_packet='2 KiB'\n[other_clients]\nsubscribe='prices/#'\n");
+        let (_, rules) = parse(&whole).mqtt().unwrap().unwrap();
+        let permissions = rules.anonymous.unwrap();
+        assert!(permissions.may_subscribe(&"prices/fish".parse().unwrap()));
+        assert!(!permissions.may_publish("prices/fish"));
+        assert_eq!(parse(&whole).mqtt.limits().unwrap().max_packet, 2_048);
+        assert!(says(&whole.replace("2 KiB", "2 B")).contains("1 KiB"));
+        let hash = crate::gateway::mqtt::Password::hash(b"cod").unwrap();
+        let user = format!("[[mqtt.user]]\nname='fisher'\npassword='{}'\npublish='fish/#'\n", hash.as_str());
+        let (_, rules) = parse(&format!("{address}{user}")).mqtt().unwrap().unwrap();
+        assert!(rules.anonymous.is_none() && rules.users["fisher"].permissions.may_publish("fish/cod"));
+        assert!(says(&format!("{address}{user}{user}")).contains("`fisher`"));
+        let plain = "[[mqtt.user]]\nname='fisher'\npassword='cod'\n";
+        let wrong = parse_config::<Settings>("b.toml", plain).unwrap_err().to_string();
+        assert!(wrong.starts_with("b.toml:3:10: ") && wrong.contains("whimbrel broker password"), "{wrong}");
     }
 
     #[test]

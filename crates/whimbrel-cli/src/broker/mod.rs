@@ -1,11 +1,13 @@
 //! `whimbrel broker`: publish/subscribe for subscribers that roam.
 
 mod describe;
+mod mqtt;
 mod plan;
 mod run;
 mod sources;
 
 use clap::{Args, Subcommand};
+use whimbrel_broker::gateway::mqtt::Password;
 use whimbrel_broker::settings::Settings;
 use whimbrel_service::{ConfigError, read_config};
 
@@ -33,6 +35,7 @@ enum Verb {
     Run(Box<RunCommand>),
     Check(CheckCommand),
     Plan(PlanCommand),
+    Password(PasswordCommand),
     #[cfg(unix)]
     Status(StatusCommand),
 }
@@ -46,6 +49,24 @@ struct CheckCommand {
     file: std::path::PathBuf,
 }
 
+/// Hashes a password of a user of MQTT.
+///
+/// Reads the password from standard input, one line, and prints its hash for `password` in [[mqtt.user]].
+#[derive(Args, Clone, Debug)]
+struct PasswordCommand {}
+
+impl PasswordCommand {
+    fn run(self) -> anyhow::Result<()> {
+        let mut line = String::new();
+        std::io::stdin().read_line(&mut line)?;
+        let password = line.trim_end_matches(['\r', '\n']);
+        if password.is_empty() {
+            return Err(Misused("standard input has no password: write it there, one line".to_owned()).into());
+        }
+        print_line(format_args!("{}", Password::hash(password.as_bytes())?.as_str()))
+    }
+}
+
 impl BrokerCommand {
     /// Runs the command.
     ///
@@ -56,6 +77,7 @@ impl BrokerCommand {
             Verb::Run(run) => run.run(),
             Verb::Check(check) => check.run(),
             Verb::Plan(plan) => plan.run(),
+            Verb::Password(password) => password.run(),
             #[cfg(unix)]
             Verb::Status(status) => status.run(),
         }
@@ -74,6 +96,7 @@ fn read(file: &std::path::Path) -> Result<Settings, Misused> {
     let settings: Settings = read_config(file).map_err(|error: ConfigError| Misused(error.to_string()))?;
     let whole = settings.rules().map(drop).and_then(|()| settings.permissions().map(drop));
     // The peers are among the rules.
+    let whole = whole.and_then(|()| settings.mqtt().map(drop));
     whole.map_err(|error| Misused(format!("{}: {error}", file.display())))?;
     Ok(settings)
 }

@@ -15,6 +15,7 @@ use whimbrel_pubsub::frame::PROTOCOL;
 use whimbrel_service::key::{default_key_file, own_or_new};
 use whimbrel_service::{Command, ListenOptions, Listening, Service};
 
+use super::mqtt::Mqtt;
 use super::sources::Sources;
 use crate::monitor;
 use crate::output::{note, print_line};
@@ -56,22 +57,35 @@ impl RunCommand {
         let mesh = Mesh::start(Arc::clone(&hub), &endpoint, &settings.peers()?);
         drop(joined.set(Arc::clone(&mesh)));
         let serving = tokio::spawn(serve(Arc::clone(&hub), mesh, endpoint.clone(), Arc::clone(&access)));
-        let ticking = tokio::spawn(tick(hub));
+        let ticking = tokio::spawn(tick(Arc::clone(&hub)));
+        let mqtt = Mqtt::start(&hub, self.sources.mqtt(&settings)?, &settings).await?;
         print_line(format_args!("listening {url}"))?;
-        self.until_stopped(&mut service, &endpoint, &access).await;
+        if let Some(mqtt) = &mqtt {
+            print_line(format_args!("listening mqtt://{}", mqtt.address()))?;
+        }
+        self.until_stopped(&mut service, &endpoint, &access, mqtt.as_ref()).await;
+        if let Some(mqtt) = mqtt {
+            mqtt.stop().await;
+        }
         service.finish(0, "the broker was stopped", STOP_PATIENCE).await?;
         serving.abort();
         ticking.abort();
         Ok(())
     }
 
-    async fn until_stopped(&self, service: &mut Service, endpoint: &whimbrel::Endpoint, access: &Access) {
+    async fn until_stopped(
+        &self,
+        service: &mut Service,
+        endpoint: &whimbrel::Endpoint,
+        access: &Access,
+        mqtt: Option<&Mqtt>,
+    ) {
         loop {
             match service.next().await {
                 Command::Stop(_) => return,
                 Command::Reload(asked) => {
                     service.reloading();
-                    let reloaded = self.reload(endpoint, access);
+                    let reloaded = self.reload(endpoint, access, mqtt);
                     service.reloaded();
                     monitor::answer(service, asked, reloaded);
                 }
@@ -104,7 +118,12 @@ impl RunCommand {
     }
 
     /// Reads the file again and applies what clients may do.
-    fn reload(&self, endpoint: &whimbrel::Endpoint, access: &Access) -> Result<String, String> {
+    fn reload(
+        &self,
+        endpoint: &whimbrel::Endpoint,
+        access: &Access,
+        mqtt: Option<&Mqtt>,
+    ) -> Result<String, String> {
         if self.sources.config.is_none() {
             return Err(
                 "this command has no configuration to read again: start it with --config FILE".to_owned()
@@ -112,9 +131,13 @@ impl RunCommand {
         }
         let settings = self.sources.read().map_err(|misused| misused.0)?;
         let (clients, others) = settings.permissions().map_err(|error| error.to_string())?;
+        let permitted = self.sources.mqtt(&settings).map_err(|misused| misused.0)?;
         let ended = endpoint.set_allow(allowed(&settings).map_err(|error| error.to_string())?);
         let number = clients.len();
         access.replace(clients, others);
+        if let (Some(mqtt), Some((_, rules))) = (mqtt, permitted) {
+            mqtt.replace(rules);
+        }
         Ok(format!(
             "{} listed now; {} ended. Channels and addresses change at the next start",
             crate::shown::plural(number as u64, "client"),

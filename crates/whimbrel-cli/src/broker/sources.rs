@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use whimbrel::{DEFAULT_PORT, PublicKey};
+use whimbrel_broker::gateway::mqtt::Rules;
+use whimbrel_broker::native::Permissions;
 use whimbrel_broker::settings::{ClientSection, OtherClients, Settings};
 
 use crate::dial::TransportOptions;
@@ -22,6 +24,10 @@ pub(super) struct Sources {
     /// client on this host may, and nobody else.
     #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
     allow: Vec<PublicKey>,
+    /// Serve clients of MQTT 3.1.1 and 5 on this address and port, such as 127.0.0.1:1883. Port 0 takes any free one. Without --config, it is
+    /// an address of this host alone, and its clients may do everything [default: no MQTT].
+    #[arg(long, value_name = "ADDR", value_parser = units::address)]
+    mqtt: Option<SocketAddr>,
     /// Our own key file. It is made if it is missing [default: ~/.config/whimbrel/key].
     #[arg(long, value_name = "FILE")]
     pub(super) key: Option<PathBuf>,
@@ -59,8 +65,37 @@ impl Sources {
             }
             settings.other_clients = Some(OtherClients::everything());
         }
+        self.apply_mqtt(&mut settings)?;
         self.transport.apply(&mut settings.transport);
         self.monitor.apply(&mut settings.service);
         Ok(settings)
+    }
+
+    /// Lets clients of MQTT in as the command line says.
+    fn apply_mqtt(&self, settings: &mut Settings) -> Result<(), Misused> {
+        let Some(address) = self.mqtt else { return Ok(()) };
+        settings.mqtt.address = Some(address);
+        if self.config.is_none() {
+            if !address.ip().is_loopback() {
+                return Err(Misused(format!(
+                    "--mqtt {address}: others than this host's clients reach this address, and MQTT has no keys: say in a file who may connect, \
+                     with [mqtt] and [other_clients], and give it to --config"
+                )));
+            }
+            settings.mqtt.anonymous = true;
+            settings.other_clients.get_or_insert_with(OtherClients::default);
+        }
+        settings.mqtt().map(drop).map_err(|error| Misused(error.to_string()))
+    }
+
+    /// Who may connect by MQTT. Without a file all may do everything, since they are on this host.
+    pub(super) fn mqtt(&self, settings: &Settings) -> Result<Option<(SocketAddr, Rules)>, Misused> {
+        let mut mqtt = settings.mqtt().map_err(|error| Misused(error.to_string()))?;
+        if let Some((_, rules)) = &mut mqtt
+            && self.config.is_none()
+        {
+            rules.anonymous = Some(Permissions::everything());
+        }
+        Ok(mqtt)
     }
 }

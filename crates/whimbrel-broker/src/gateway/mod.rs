@@ -1,0 +1,3 @@
+//! Clients of other protocols.
+
+pub mod mqtt;

@@ -1,0 +1,165 @@
+//! How a client connects.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::watch;
+use tokio::time::timeout;
+use whimbrel_pubsub::message::Message;
+
+use super::Gateway;
+use super::admission::Admitted;
+use super::clients::{Away, Place};
+use super::codec::{Connack, Connect, Fault, Out, Packet, PropertyList, Reason, Version};
+use super::incoming::{Incoming, MOST_ALIASES, MOST_UNRELEASED};
+use super::kept::Kept;
+use super::link::Link;
+use super::message::Content;
+use super::outgoing::Outgoing;
+use super::session::{Session, Terms};
+use super::subscriptions::Subscriptions;
+use crate::hub::{Finding, random};
+
+/// How long a client may take to connect.
+const CONNECT: Duration = Duration::from_secs(10);
+/// The longest CONNECT, bytes: nobody is known yet.
+const LONGEST_CONNECT: usize = 256 << 10;
+/// The longest client identifier, bytes.
+const LONGEST_CLIENT: usize = 1_024;
+/// The longest time for which a session is kept.
+pub(super) const LONGEST_SESSION: Duration = Duration::from_secs(86_400);
+
+/// Serves a connection until it ends.
+pub(super) async fn run<S>(gateway: Arc<Gateway>, stream: S, stop: watch::Receiver<()>)
+where
+    S: AsyncRead + AsyncWrite,
+{
+    let mut link = Link::new(stream);
+    let most = gateway.limits.max_packet.min(LONGEST_CONNECT);
+    // Before a client has said who it is, there is no way to answer.
+    let Ok(Some(Ok((kind, body)))) = timeout(CONNECT, link.packet(most)).await else { return };
+    let mut out = Out::new(Connect::version_of(&body));
+    match connect(&gateway, kind, &body, &mut out).await {
+        Ok(connected) => connected.session(gateway, link, out, stop).await,
+        Err(fault) => {
+            if kind >> 4 == 1 {
+                refuse(&mut out, &fault);
+            }
+            link.close(out.bytes()).await;
+        }
+    }
+}
+
+fn refuse(out: &mut Out, fault: &Fault) {
+    let Fault { reason, why } = fault;
+    let properties = PropertyList::default();
+    out.connack(Connack { session_present: false, reason: *reason, why, properties });
+}
+
+/// A client whose CONNECT is accepted.
+struct Connected {
+    admitted: Admitted,
+    place: Place,
+    away: Away,
+    terms: Terms,
+    window: usize,
+}
+
+async fn connect(gateway: &Gateway, kind: u8, body: &[u8], out: &mut Out) -> Result<Connected, Fault> {
+    let Packet::Connect(connect) = Packet::read(kind, body, None)? else {
+        return Err(Fault::protocol("the first packet is no CONNECT"));
+    };
+    let said = &connect.properties;
+    let most = said.maximum_packet.map_or(usize::MAX, |most| most as usize);
+    out.limit(most, said.request_problem != Some(0));
+    if said.auth_method.is_some() {
+        return Err(Fault::new(Reason::AUTH_METHOD, "the broker knows no authentication methods"));
+    }
+    let (client, is_assigned) = client_of(&connect)?;
+    let admitted = gateway.admission.admit(connect.user, connect.password).await?;
+    let will = will_of(&admitted, &connect)?;
+    let expiry = expiry_of(&connect);
+    let entered = gateway.clients.enter((admitted.user().cloned(), client.clone())).await;
+    let (place, mut away) = entered.ok_or_else(|| {
+        Fault::new(Reason::UNAVAILABLE, "the former connection with this client identifier does not end")
+    })?;
+    // A session goes on, or is over and its Will is due.
+    let goes_on =
+        !connect.is_clean && away.session.as_ref().is_some_and(|(_, until)| *until > Instant::now());
+    if !goes_on {
+        away.session = None;
+        if let Some((message, _)) = away.will.take() {
+            drop(gateway.hub.publish(message, &mut Finding::default()));
+        }
+    }
+    let mut properties = PropertyList::default();
+    if connect.version == Version::V5 {
+        properties.u16(0x21, MOST_UNRELEASED);
+        properties.u32(0x27, u32::try_from(gateway.limits.max_packet).unwrap_or(u32::MAX));
+        properties.u16(0x22, MOST_ALIASES);
+        properties.byte(0x2a, 0);
+        if is_assigned {
+            properties.binary(0x12, client.as_bytes());
+        }
+        if u64::from(said.session_expiry.unwrap_or(0)) != expiry.as_secs() {
+            properties.u32(0x11, expiry.as_secs() as u32);
+        }
+    }
+    out.connack(Connack { session_present: goes_on, reason: Reason::SUCCESS, why: "", properties });
+    let keep_alive = (connect.keep_alive > 0).then(|| Duration::from_secs(connect.keep_alive.into()) * 3 / 2);
+    let window = said.receive_maximum.unwrap_or(u16::MAX).into();
+    let terms = Terms { version: connect.version, keep_alive, expiry, will };
+    Ok(Connected { admitted, place, away, terms, window })
+}
+
+impl Connected {
+    async fn session<S>(self, gateway: Arc<Gateway>, link: Link<S>, out: Out, stop: watch::Receiver<()>)
+    where
+        S: AsyncRead + AsyncWrite,
+    {
+        let Self { admitted, place, away, terms, window } = self;
+        let kept = away.session.map(|(kept, _)| kept).unwrap_or_default();
+        let Kept { subscriptions: parked, in_flight, received } = kept;
+        let incoming = Incoming::new(Arc::clone(&gateway), admitted.clone(), terms.version, received);
+        let mut outgoing = Outgoing::new(out, window, incoming.publisher());
+        outgoing.resume(in_flight, gateway.hub.clock().now().wall_ms);
+        let mut subscriptions = Subscriptions::new(Arc::clone(&gateway), admitted, random());
+        subscriptions.resume(parked);
+        Session { gateway, link, place, terms, incoming, outgoing, subscriptions, stop }.run().await;
+    }
+}
+
+/// The client identifier, and whether the broker made it.
+fn client_of(connect: &Connect<'_>) -> Result<(String, bool), Fault> {
+    if connect.client.len() > LONGEST_CLIENT {
+        return Err(Fault::new(Reason::CLIENT_ID, "a client identifier has at most 1,024 bytes here"));
+    }
+    if !connect.client.is_empty() {
+        return Ok((connect.client.to_owned(), false));
+    }
+    if connect.version == Version::V3 && !connect.is_clean {
+        let why = "a client that wants a session to be kept needs an identifier";
+        return Err(Fault::new(Reason::CLIENT_ID, why));
+    }
+    Ok((format!("whimbrel-{:016x}", random()), true))
+}
+
+/// The Will, and after which time it is published.
+fn will_of(admitted: &Admitted, connect: &Connect<'_>) -> Result<Option<(Message, Duration)>, Fault> {
+    let Some(will) = &connect.will else { return Ok(None) };
+    let message = Content::of_will(will).message()?;
+    admitted.may_publish(will.topic)?;
+    let delay = Duration::from_secs(will.properties.will_delay.unwrap_or(0).into());
+    Ok(Some((message, delay)))
+}
+
+/// For how long the session is kept after the connection.
+fn expiry_of(connect: &Connect<'_>) -> Duration {
+    let asked = match connect.version {
+        Version::V5 => Duration::from_secs(connect.properties.session_expiry.unwrap_or(0).into()),
+        Version::V3 if connect.is_clean => Duration::ZERO,
+        Version::V3 => LONGEST_SESSION,
+    };
+    asked.min(LONGEST_SESSION)
+}

@@ -1,0 +1,161 @@
+//! Messages to a client.
+
+use std::collections::BTreeMap;
+
+use whimbrel_pubsub::coverage::Delivery;
+use whimbrel_pubsub::message::{Message, PublisherId, Stamp};
+
+use super::codec::{Out, PropertyList, Qos, Version};
+use super::message::{expiry_of, is_at_most_once, properties_of};
+use super::subscription::Options;
+
+/// The most messages that a client may not have acknowledged. A client of MQTT 5 may ask for fewer.
+pub(super) const MOST_IN_FLIGHT: usize = 256;
+/// The most bytes of them, the last one not counted.
+pub(super) const MOST_IN_FLIGHT_BYTES: usize = 1 << 20;
+/// The user property that tells what a subscription covers.
+pub(super) const COVERAGE: &str = "whimbrel-coverage";
+
+/// Messages that the client did not acknowledge.
+#[derive(Debug, Default)]
+pub(super) struct InFlight {
+    /// By packet identifier.
+    sent: BTreeMap<u16, Sent>,
+    bytes: usize,
+    last: u16,
+}
+
+/// A message as it was sent, so that it can be sent again.
+#[derive(Clone, Debug)]
+struct Sent {
+    message: Message,
+    stamp: Stamp,
+    retain: bool,
+    identifier: Option<u32>,
+    coverage: Option<String>,
+}
+
+impl InFlight {
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn insert(&mut self, sent: Sent) -> u16 {
+        // There are fewer than identifiers.
+        let id = loop {
+            self.last = self.last.checked_add(1).unwrap_or(1);
+            if !self.sent.contains_key(&self.last) {
+                break self.last;
+            }
+        };
+        self.bytes += sent.bytes();
+        self.sent.insert(id, sent);
+        id
+    }
+
+    fn remove(&mut self, id: u16) -> bool {
+        let removed = self.sent.remove(&id);
+        self.bytes -= removed.as_ref().map_or(0, Sent::bytes);
+        removed.is_some()
+    }
+}
+
+impl Sent {
+    fn bytes(&self) -> usize {
+        self.message.encoded().len() + self.coverage.as_ref().map_or(0, String::len) + 128
+    }
+
+    /// Writes the message. Returns whether the client takes one so long.
+    fn write(&self, out: &mut Out, id: Option<u16>, wall_ms: u64) -> bool {
+        let mut properties = PropertyList::default();
+        if out.version() == Version::V5 {
+            properties = properties_of(&self.message);
+            if let Some(seconds) = expiry_of(&self.message, &self.stamp, wall_ms) {
+                properties.u32(0x02, seconds);
+            }
+            if let Some(identifier) = self.identifier {
+                properties.variable(0x0b, identifier);
+            }
+            if let Some(coverage) = &self.coverage {
+                properties.user(COVERAGE, coverage);
+            }
+        }
+        out.publish(self.message.topic(), id, self.retain, &properties, &self.message.payload())
+    }
+}
+
+/// What is on its way to a client.
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    pub(super) out: Out,
+    in_flight: InFlight,
+    window: usize,
+    /// Messages of this publisher are the client's own.
+    own: PublisherId,
+}
+
+impl Outgoing {
+    pub(super) fn new(out: Out, window: usize, own: PublisherId) -> Self {
+        Self { out, in_flight: InFlight::default(), window: window.min(MOST_IN_FLIGHT), own }
+    }
+
+    /// Whether another message may be sent that has to be acknowledged.
+    pub(super) fn has_window(&self) -> bool {
+        self.in_flight.sent.len() < self.window && self.in_flight.bytes < MOST_IN_FLIGHT_BYTES
+    }
+
+    /// Sends again what was not acknowledged in an earlier connection.
+    pub(super) fn resume(&mut self, in_flight: InFlight, wall_ms: u64) {
+        self.in_flight = in_flight;
+        let mut too_long = Vec::new();
+        for (id, sent) in &self.in_flight.sent {
+            let at = self.out.len();
+            if sent.write(&mut self.out, Some(*id), wall_ms) {
+                // The flag DUP.
+                self.out.bytes()[at] |= 8;
+            } else {
+                too_long.push(*id);
+            }
+        }
+        for id in too_long {
+            self.in_flight.remove(id);
+        }
+    }
+
+    /// What the client did not acknowledge.
+    pub(super) fn into_in_flight(self) -> InFlight {
+        self.in_flight
+    }
+
+    /// The client has a message. Returns whether it was sent.
+    pub(super) fn acknowledged(&mut self, id: u16) -> bool {
+        self.in_flight.remove(id)
+    }
+
+    /// Sends a message of a subscription.
+    pub(super) fn deliver(
+        &mut self,
+        options: &Options,
+        delivery: Delivery,
+        coverage: Option<String>,
+        wall_ms: u64,
+    ) {
+        let Delivery { message, stamp, retained, .. } = delivery;
+        let is_own = || message.publication().is_some_and(|publication| publication.publisher == self.own);
+        if options.no_local && is_own() {
+            return;
+        }
+        let retain = if options.as_published { message.is_retained() } else { retained };
+        let qos = if is_at_most_once(&message) { Qos::AtMostOnce } else { options.qos };
+        let sent = Sent { message, stamp, retain, identifier: options.identifier, coverage };
+        if qos == Qos::AtMostOnce {
+            sent.write(&mut self.out, None, wall_ms);
+            return;
+        }
+        let id = self.in_flight.insert(sent.clone());
+        // What is too long for the client is treated as if it had it.
+        if !sent.write(&mut self.out, Some(id), wall_ms) {
+            self.in_flight.remove(id);
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! A client that is connected.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::watch;
+use tokio::time::{MissedTickBehavior, interval, sleep_until};
+use whimbrel_pubsub::message::Message;
+
+use super::Gateway;
+use super::clients::{Away, Place};
+use super::codec::{Fault, Packet, Reason, Version};
+use super::incoming::Incoming;
+use super::kept::Kept;
+use super::link::{Link, shrink, take_packet};
+use super::outgoing::Outgoing;
+use super::subscription::ROOM;
+use super::subscriptions::Subscriptions;
+use crate::hub::Finding;
+
+/// Packets of the client are taken while fewer bytes wait for its socket.
+const HIGH: usize = 2 * ROOM;
+/// What a semi-durable subscription covers is told after this time at the latest.
+const COVER_EVERY: Duration = Duration::from_secs(5);
+
+/// What a client and the broker agreed on.
+#[derive(Debug)]
+pub(super) struct Terms {
+    pub(super) version: Version,
+    /// The client is gone if it is silent for so long.
+    pub(super) keep_alive: Option<Duration>,
+    /// For how long the session is kept after the connection.
+    pub(super) expiry: Duration,
+    /// What is published if the client goes without saying so, and how long after.
+    pub(super) will: Option<(Message, Duration)>,
+}
+
+/// A client that is connected.
+#[derive(Debug)]
+pub(super) struct Session<S> {
+    pub(super) gateway: Arc<Gateway>,
+    pub(super) link: Link<S>,
+    pub(super) place: Place,
+    pub(super) terms: Terms,
+    pub(super) incoming: Incoming,
+    pub(super) outgoing: Outgoing,
+    pub(super) subscriptions: Subscriptions,
+    pub(super) stop: watch::Receiver<()>,
+}
+
+/// Why a session ends.
+enum End {
+    /// The client said so, and does not want its Will.
+    Left,
+    /// The client said so, and wants its Will.
+    LeftWithWill,
+    /// The connection is lost.
+    Lost,
+    /// The broker ends it.
+    Fault(Fault),
+}
+
+impl<S: AsyncRead + AsyncWrite> Session<S> {
+    /// Serves the client until its connection ends, and leaves what is kept of it.
+    pub(super) async fn run(mut self) {
+        let end = self.serve().await;
+        let Self { gateway, link, place, terms, incoming, mut outgoing, subscriptions, .. } = self;
+        if let End::Fault(Fault { reason, why }) = &end {
+            outgoing.out.disconnect(*reason, why);
+        }
+        let mut rest = std::mem::take(outgoing.out.bytes());
+        let now = Instant::now();
+        let will = if matches!(end, End::Left) { None } else { terms.will };
+        let (due, later) = match will {
+            Some((message, delay)) if delay.min(terms.expiry).is_zero() => (Some(message), None),
+            Some((message, delay)) => (None, Some((message, now + delay))),
+            None => (None, None),
+        };
+        if let Some(message) = due {
+            // Nobody is there to be told.
+            drop(gateway.hub.publish(message, &mut Finding::default()));
+        }
+        let session = (!terms.expiry.is_zero()).then(|| {
+            let subscriptions = subscriptions.park();
+            let kept = Kept {
+                subscriptions,
+                in_flight: outgoing.into_in_flight(),
+                received: incoming.into_received(),
+            };
+            (kept, now + terms.expiry)
+        });
+        // Whoever takes over does not wait for the connection.
+        place.leave(Away { session, will: later });
+        if !matches!(end, End::Lost) {
+            link.close(&mut rest).await;
+        }
+    }
+
+    async fn serve(&mut self) -> End {
+        let notify = self.subscriptions.notify();
+        let mut covers = interval(COVER_EVERY);
+        covers.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut heard = tokio::time::Instant::now();
+        loop {
+            match self.take_packets() {
+                Ok(None) => {}
+                Ok(Some(end)) => return end,
+                Err(fault) => return End::Fault(fault),
+            }
+            let has_more = self.subscriptions.read(&mut self.outgoing).await;
+            let out = self.outgoing.out.bytes();
+            let (waiting, keep_alive) = (out.len(), self.terms.keep_alive);
+            let silent = keep_alive.map_or(heard, |keep_alive| heard + keep_alive);
+            self.link.make_room();
+            tokio::select! {
+                read = self.link.reader.read_buf(&mut self.link.input), if waiting < HIGH => match read {
+                    Ok(0) | Err(_) => return End::Lost,
+                    Ok(bytes) => {
+                        heard = tokio::time::Instant::now();
+                        self.link.came(bytes);
+                    }
+                },
+                sent = self.link.writer.write_buf(out), if waiting > 0 => {
+                    if !matches!(sent, Ok(length) if length > 0) {
+                        return End::Lost;
+                    }
+                    shrink(self.outgoing.out.bytes());
+                }
+                () = notify.notified() => {}
+                () = tokio::task::yield_now(), if has_more && waiting < ROOM => {}
+                _ = covers.tick() => self.subscriptions.tell_coverage(&mut self.outgoing),
+                () = self.place.kicked() => {
+                    let why = "another connection uses the client identifier";
+                    return End::Fault(Fault::new(Reason::TAKEN_OVER, why));
+                }
+                () = sleep_until(silent), if keep_alive.is_some() => {
+                    return End::Fault(Fault::new(Reason::KEEP_ALIVE, "the client was silent for too long"));
+                }
+                _ = self.stop.changed() => {
+                    return End::Fault(Fault::new(Reason::SHUTTING_DOWN, "the broker stops"));
+                }
+            }
+        }
+    }
+
+    /// Handles what came, as far as answers have room.
+    fn take_packets(&mut self) -> Result<Option<End>, Fault> {
+        while self.outgoing.out.len() < HIGH {
+            let packet = take_packet(&mut self.link.input, self.gateway.limits.max_packet)?;
+            let Some((first, body)) = packet else { break };
+            let packet = Packet::read(first, &body, Some(self.terms.version))?;
+            if let Some(end) = self.handle(packet)? {
+                return Ok(Some(end));
+            }
+        }
+        Ok(None)
+    }
+
+    fn handle(&mut self, packet: Packet<'_>) -> Result<Option<End>, Fault> {
+        let out = &mut self.outgoing.out;
+        match packet {
+            Packet::Publish(publish) => {
+                let is_named = self.subscriptions.has_no_local();
+                self.incoming.publish(&publish, is_named, out)?;
+            }
+            // One that is not known was acknowledged before.
+            Packet::Puback(id) => drop(self.outgoing.acknowledged(id)),
+            Packet::Pubrel(id) => self.incoming.release(id, out),
+            Packet::Subscribe { id, properties, filters } => {
+                let (reasons, why) = self.subscriptions.subscribe(&properties, &filters);
+                out.suback(id, &reasons, &why);
+            }
+            Packet::Unsubscribe { id, filters } => {
+                let reasons = self.subscriptions.unsubscribe(&filters);
+                out.unsuback(id, &reasons);
+            }
+            Packet::Pingreq => out.pingresp(),
+            Packet::Disconnect { reason, session_expiry } => {
+                if let Some(seconds) = session_expiry {
+                    self.change_expiry(Duration::from_secs(seconds.into()))?;
+                }
+                let end = if reason == Reason::WITH_WILL { End::LeftWithWill } else { End::Left };
+                return Ok(Some(if reason.0 >= 0x80 { End::LeftWithWill } else { end }));
+            }
+            Packet::Connect(_) => return Err(Fault::protocol("the client connects a second time")),
+        }
+        Ok(None)
+    }
+
+    fn change_expiry(&mut self, asked: Duration) -> Result<(), Fault> {
+        if self.terms.expiry.is_zero() && !asked.is_zero() {
+            return Err(Fault::protocol("a session that was not to be kept is to be kept now"));
+        }
+        self.terms.expiry = asked.min(super::handshake::LONGEST_SESSION);
+        Ok(())
+    }
+}

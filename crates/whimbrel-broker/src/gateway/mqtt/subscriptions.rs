@@ -1,0 +1,252 @@
+//! A client's subscriptions.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tokio::sync::Notify;
+use whimbrel_pubsub::frame::{Recover, Slow, Start};
+use whimbrel_pubsub::topic::Subscribed;
+
+use super::Gateway;
+use super::admission::Admitted;
+use super::codec::{Fault, Properties, Qos, Reason, Requested, Retained};
+use super::incoming::fault_of;
+use super::outgoing::{COVERAGE, Outgoing};
+use super::state;
+use super::subscription::{Options, Parked, ROOM, Subscription, Wanted};
+use crate::hub::{Attach, Attachment, ClientId};
+use crate::selection::Selection;
+use crate::selector::Selector;
+
+/// The user property of a SUBSCRIBE with a selector.
+const SELECTOR: &str = "whimbrel-selector";
+/// The user property of a SUBSCRIBE that says how to get what was missed.
+const RECOVER: &str = "whimbrel-recover";
+
+/// The subscriptions of one client, by filter.
+#[derive(Debug)]
+pub(super) struct Subscriptions {
+    gateway: Arc<Gateway>,
+    admitted: Admitted,
+    client: ClientId,
+    by_filter: BTreeMap<String, Subscription>,
+    /// Where the next round begins, so that no subscription waits for others forever.
+    turn: Option<String>,
+    notify: Arc<Notify>,
+    /// Whether some subscription does not want the client's own messages.
+    has_no_local: bool,
+}
+
+impl Subscriptions {
+    pub(super) fn new(gateway: Arc<Gateway>, admitted: Admitted, client: ClientId) -> Self {
+        Self {
+            gateway,
+            admitted,
+            client,
+            by_filter: BTreeMap::new(),
+            turn: None,
+            notify: Arc::default(),
+            has_no_local: false,
+        }
+    }
+
+    /// Whoever waits for it is woken when there may be something to read.
+    pub(super) fn notify(&self) -> Arc<Notify> {
+        Arc::clone(&self.notify)
+    }
+
+    /// Attaches again what was kept. A subscription that is not permitted any more is left out.
+    pub(super) fn resume(&mut self, parked: Vec<Parked>) {
+        for parked in parked {
+            let filter = parked.filter().to_owned();
+            let wanted = parked.wanted();
+            if self.admitted.may_subscribe(wanted.selection.filter())
+                && let Ok(subscription) =
+                    Subscription::attach(&self.gateway.hub, self.client, wanted, &self.notify)
+            {
+                self.by_filter.insert(filter, subscription);
+            }
+        }
+        self.look_for_no_local();
+    }
+
+    /// What is kept while the client is away.
+    pub(super) fn park(self) -> Vec<Parked> {
+        self.by_filter.into_values().map(Subscription::park).collect()
+    }
+
+    /// Whether messages have to carry the name of their publisher.
+    pub(super) fn has_no_local(&self) -> bool {
+        self.has_no_local
+    }
+
+    fn look_for_no_local(&mut self) {
+        self.has_no_local = self.by_filter.values().any(|subscription| subscription.options.no_local);
+    }
+
+    /// Subscribes. Returns the answer for each filter, and a sentence on the first that is refused.
+    pub(super) fn subscribe(
+        &mut self,
+        properties: &Properties<'_>,
+        filters: &[Requested<'_>],
+    ) -> (Vec<Reason>, String) {
+        let mut why = String::new();
+        let mut reasons = Vec::with_capacity(filters.len());
+        for requested in filters {
+            let outcome = self.subscribe_one(properties, requested, filters.len() == 1);
+            reasons.push(outcome.unwrap_or_else(|fault| {
+                if why.is_empty() {
+                    why = fault.why.into_owned();
+                }
+                fault.reason
+            }));
+        }
+        self.look_for_no_local();
+        (reasons, why)
+    }
+
+    fn subscribe_one(
+        &mut self,
+        properties: &Properties<'_>,
+        requested: &Requested<'_>,
+        is_alone: bool,
+    ) -> Result<Reason, Fault> {
+        let Subscribed { group, filter } = Subscribed::parse(requested.filter)
+            .map_err(|error| Fault::new(Reason::FILTER_INVALID, error.to_string()))?;
+        if group.is_some() {
+            return Err(Fault::new(Reason::SHARED, "this broker has no shared subscriptions"));
+        }
+        if !self.admitted.may_subscribe(&filter) {
+            return Err(Fault::new(Reason::NOT_AUTHORIZED, format!("you may not subscribe to `{filter}`")));
+        }
+        let key = filter.as_str().to_owned();
+        let most = self.gateway.limits.max_subscriptions;
+        if self.by_filter.len() >= most && !self.by_filter.contains_key(&key) {
+            return Err(Fault::new(Reason::QUOTA, format!("a client has at most {most} subscriptions")));
+        }
+        let mistake = |why: String| Fault::new(Reason::IMPLEMENTATION, why);
+        let selector = properties.user(SELECTOR).map(|text| Selector::parse(text).map(Arc::new));
+        let selector = selector.transpose().map_err(|error| mistake(error.to_string()))?;
+        let said = properties.user(COVERAGE);
+        if said.is_some() && !is_alone {
+            return Err(mistake("with whimbrel-coverage, a packet subscribes to one filter".to_owned()));
+        }
+        // QoS 2 is not sent: the subscription is told that it gets QoS 1.
+        let qos = requested.qos.min(Qos::AtLeastOnce);
+        let identifier = properties.subscription;
+        let options =
+            Options { qos, no_local: requested.no_local, as_published: requested.as_published, identifier };
+        let former = self.by_filter.get(&key);
+        let wanted = Wanted {
+            selection: Selection::new(filter, selector),
+            options,
+            start: match (said, former) {
+                (Some(text), _) => self.start(text).map_err(mistake)?,
+                (None, Some(former)) => Start::Coverage(former.coverage()),
+                (None, None) => Start::Live,
+            },
+            recover: properties.user(RECOVER).map_or(Ok(Recover::First), recover_of).map_err(mistake)?,
+            wants_values: match requested.retained {
+                Retained::Always => true,
+                Retained::IfNew => former.is_none(),
+                Retained::Never => false,
+            },
+            is_semi_durable: said.is_some(),
+        };
+        self.enter(key, wanted).map(|()| Reason(qos as u8))
+    }
+
+    /// Attaches a subscription. One with the same filter gives way, and none of its messages is lost.
+    fn enter(&mut self, key: String, wanted: Wanted) -> Result<(), Fault> {
+        let (hub, client) = (&self.gateway.hub, self.client);
+        let Some(former) = self.by_filter.get_mut(&key) else {
+            let subscription = Subscription::attach(hub, client, wanted, &self.notify).map_err(fault_of)?;
+            self.by_filter.insert(key, subscription);
+            return Ok(());
+        };
+        let values =
+            wanted.wants_values.then(|| self.gateway.values(client, &wanted.selection, &self.notify));
+        let values = values.transpose()?;
+        let options = wanted.options;
+        if wanted.is_semi_durable || !former.is_of(&wanted.selection) {
+            *former = Subscription::attach(hub, client, wanted, &self.notify).map_err(fault_of)?;
+        }
+        former.change(options, values);
+        self.notify.notify_one();
+        Ok(())
+    }
+
+    fn start(&self, text: &str) -> Result<Start, String> {
+        match text {
+            "live" => Ok(Start::Live),
+            "held" => Ok(Start::Held),
+            text => state::parse(text, self.gateway.hub.name().cluster).map(Start::Coverage),
+        }
+    }
+
+    /// Ends subscriptions. Returns the answer for each filter.
+    pub(super) fn unsubscribe(&mut self, filters: &[&str]) -> Vec<Reason> {
+        let remove = |filter: &&str| match self.by_filter.remove(*filter) {
+            Some(_) => Reason::SUCCESS,
+            None if Subscribed::parse(filter).is_err() => Reason::FILTER_INVALID,
+            None => Reason::NO_SUBSCRIPTION,
+        };
+        let reasons = filters.iter().map(remove).collect();
+        self.look_for_no_local();
+        reasons
+    }
+
+    /// Reads as far as the client has room. Returns whether there may be more to read at once.
+    pub(super) async fn read(&mut self, outgoing: &mut Outgoing) -> bool {
+        let hub = Arc::clone(&self.gateway.hub);
+        let from = self.turn.take().unwrap_or_default();
+        let keys: Vec<_> = {
+            let ready =
+                |(key, subscription): (&String, &Subscription)| subscription.is_ready().then(|| key.clone());
+            let (behind, before) = (self.by_filter.range(from.clone()..), self.by_filter.range(..from));
+            behind.chain(before).filter_map(ready).collect()
+        };
+        for key in keys {
+            let Some(subscription) = self.by_filter.get_mut(&key) else { continue };
+            if subscription.may_send(outgoing) {
+                subscription.read(&hub, outgoing).await;
+            } else if self.turn.is_none() {
+                // The first that waits is the first to read.
+                self.turn = Some(key);
+            }
+        }
+        self.by_filter.values().any(|subscription| subscription.is_ready() && subscription.may_send(outgoing))
+    }
+
+    /// Has what is covered told without messages.
+    pub(super) fn tell_coverage(&mut self, outgoing: &mut Outgoing) {
+        for subscription in self.by_filter.values_mut() {
+            if outgoing.out.len() < ROOM {
+                subscription.tell_coverage(outgoing);
+            }
+        }
+    }
+}
+
+impl Gateway {
+    /// Reads last values for a subscription that is there already.
+    fn values(
+        &self,
+        client: ClientId,
+        selection: &Selection,
+        notify: &Arc<Notify>,
+    ) -> Result<Attachment, Fault> {
+        let (recover, slow, start) = (Recover::First, Slow::Wait, Start::Live);
+        let attach = Attach { selection: selection.clone(), recover, slow, start, state: None };
+        self.hub.attach_with(client, attach, Arc::clone(notify)).map_err(fault_of)
+    }
+}
+
+fn recover_of(text: &str) -> Result<Recover, String> {
+    match text {
+        "first" => Ok(Recover::First),
+        "beside" => Ok(Recover::Beside),
+        "newest-per-key" => Ok(Recover::NewestPerKey),
+        _ => Err("whimbrel-recover is first, beside or newest-per-key".to_owned()),
+    }
+}
