@@ -314,3 +314,94 @@ fn a_subscriber_goes_to_another_broker_by_itself() {
     publish(&cluster.home, cluster.url(2), "a", numbers(100..200));
     assert_eq!(lines(running), numbers(0..200));
 }
+
+/// Stops a subscriber as a person would. Returns what it printed.
+fn interrupted(running: Running) -> String {
+    running.signal("-INT");
+    let (code, stdout, stderr) = running.end();
+    assert_eq!(code, Some(130), "{stderr}");
+    String::from_utf8(stdout).unwrap()
+}
+
+/// A subscriber that came to a broker before anything was published began live at its return, and what it had missed was lost.
+#[test]
+fn regression_what_was_published_after_a_first_visit_to_an_empty_broker_is_recovered() {
+    let home = Home::new("broker-first-visit");
+    let broker = broker(&home);
+    let url = &broker.listening;
+    let state = home.file("state");
+    let state = ["--state", state.to_str().unwrap()];
+    let (first, _) = Running::saying(&mut subscriber(&home, url, "prices/#", &state), "attached at broker ");
+    assert_eq!(interrupted(first), "");
+    publish(&home, url, "prices/cod", numbers(0..3));
+    let again = [&state[..], &["--count", "3"]].concat();
+    assert_eq!(lines(Running::started(&mut subscriber(&home, url, "prices/#", &again))), numbers(0..3));
+    // Another filter begins live, whatever was known of the former.
+    let (other, _) = Running::saying(&mut subscriber(&home, url, "#", &state), "attached at broker ");
+    assert_eq!(interrupted(other), "");
+}
+
+#[test]
+fn a_refusal_is_told_once() {
+    let home = Home::new("broker-refusal");
+    let broker = broker(&home);
+    let refused = "you may not publish to `$SYS/a`";
+    let run = |arguments: &[&str], input: &[u8]| {
+        let mut command = whimbrel(&home);
+        command.args(["pub", "$SYS/a", "--broker", &broker.listening]).args(arguments);
+        let mut child = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(input).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let one = run(&["--message", "x"], b"");
+    assert_eq!(one.matches(refused).count(), 1, "{one}");
+    // Of many, the first is told at once, since lines may come for hours.
+    let many = run(&[], b"1\n2\n3\n");
+    assert_eq!(many.matches(refused).count(), 1, "{many}");
+    assert!(many.contains("error: 3 messages were refused"), "{many}");
+}
+
+#[test]
+fn a_subscriber_says_that_it_waits_for_a_broker() {
+    let home = Home::new("broker-nobody");
+    let nobody = format!("whimbrel://{}@127.0.0.1:9", whimbrel::new_identity().public());
+    let mut command = subscriber(&home, &nobody, "a", &["--wait", "200ms"]);
+    let (waiting, _) = Running::saying(&mut command, "no broker has answered for ");
+    interrupted(waiting);
+}
+
+#[test]
+fn a_state_that_cannot_be_opened_is_named() {
+    let home = Home::new("broker-no-folder");
+    let broker = broker(&home);
+    let state = home.file("nowhere").join("state");
+    let output =
+        subscriber(&home, &broker.listening, "a", &["--state", state.to_str().unwrap()]).output().unwrap();
+    assert_fails(&output, "cannot use the state");
+    assert_fails(&output, "nowhere/state");
+}
+
+#[test]
+fn a_large_file_is_one_message_and_a_subscriber_with_enough_leaves_the_rest() {
+    let home = Home::new("broker-file");
+    let broker = broker(&home);
+    let url = &broker.listening;
+    let file = home.file("map");
+    let bytes: Vec<u8> =
+        (0..5_000_000_u32).map(|at| (at % 251) as u8).filter(|byte| *byte != b'\n').collect();
+    std::fs::write(&file, &bytes).unwrap();
+    for topic in ["maps/north", "maps/south"] {
+        let output =
+            whimbrel(&home).args(["pub", topic, "--broker", url, "--file"]).arg(&file).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    let output = subscriber(&home, url, "maps/#", &["--from-held", "--count", "1"]).output().unwrap();
+    assert!(output.status.success());
+    assert!(output.stdout.strip_suffix(b"\n") == Some(&bytes), "{} bytes came", output.stdout.len());
+    std::fs::write(&file, vec![0; (16 << 20) + 1]).unwrap();
+    let output =
+        whimbrel(&home).args(["pub", "maps/north", "--broker", url, "--file"]).arg(&file).output().unwrap();
+    assert_fails(&output, "at most 16 MiB");
+}

@@ -1,5 +1,6 @@
 //! Channels and their partitions in a file: which topics they have, how they are organised, and what is overwritten.
 
+use std::cmp::Ordering;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
@@ -128,6 +129,12 @@ impl ChannelSection {
             channel: self.name.clone(),
             why: why.to_string(),
         };
+        if self.name.is_empty() {
+            return Err(mistake(&"a channel needs a name that is not empty"));
+        }
+        if self.topics.is_empty() {
+            return Err(mistake(&"it has no topics: leave `topics` out for all"));
+        }
         let mut settings = ChannelSettings::new(id);
         (settings.unknown_after, settings.most_retained) = (self.unknown_after, self.retained);
         if self.partitions.is_empty() {
@@ -148,7 +155,32 @@ impl ChannelSection {
 }
 
 impl PartitionSection {
+    /// What could hold no message, or never be.
+    fn check(&self) -> Result<(), String> {
+        if self.messages == 0 || self.bytes == 0 {
+            return Err(
+                "a partition with `messages = 0` or `bytes = \"0\"` holds nothing: write more".to_owned()
+            );
+        }
+        if [self.age, self.follow].contains(&Some(Duration::ZERO)) {
+            return Err("a partition with `age` or `follow` of no time holds nothing: write more".to_owned());
+        }
+        if self.recent_percent > 100 {
+            return Err(format!(
+                "`recent_percent = {}` is more than all: write 0 to 100",
+                self.recent_percent
+            ));
+        }
+        match (self.from, self.to) {
+            (Some(from), Some(to)) if !matches!(from.partial_cmp(&to), Some(Ordering::Less)) => {
+                Err(format!("`from = {from}` is not below `to = {to}`: no value lies between"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn rule(&self) -> Result<PartitionRule, String> {
+        self.check()?;
         let low = self.from.map_or(Bound::Unbounded, Bound::Included);
         let high = self.to.map_or(Bound::Unbounded, Bound::Excluded);
         let key = match &self.key {
@@ -225,5 +257,35 @@ pub(super) mod filters {
             Texts::Many(texts) => texts,
         };
         texts.iter().map(|text| text.parse().map_err(D::Error::custom)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Settings;
+
+    #[test]
+    fn what_can_hold_nothing_is_refused() {
+        let partition = |text: &str| format!("[[channel]]\nname = 'a'\n[[channel.partition]]\n{text}\n");
+        for (text, hint) in [
+            ("[[channel]]\nname = ''\n".to_owned(), "needs a name"),
+            ("[[channel]]\nname = 'a'\ntopics = []\n".to_owned(), "no topics"),
+            (partition("messages = 0"), "holds nothing"),
+            (partition("bytes = '0 B'"), "holds nothing"),
+            (partition("age = '0s'"), "holds nothing"),
+            (partition("policy = 'pwp'\nrecent_percent = 101"), "0 to 100"),
+            (partition("key = 'price'\nfrom = 5\nto = 5"), "no value lies between"),
+            (partition("key = 'price'\nfrom = nan\nto = 5"), "no value lies between"),
+        ] {
+            // Some are refused where they stand already.
+            let error = match whimbrel_service::parse_config::<Settings>("b.toml", &text) {
+                Ok(settings) => settings.rules().unwrap_err().to_string(),
+                Err(error) => {
+                    assert!(error.to_string().starts_with("b.toml:"), "{error}");
+                    continue;
+                }
+            };
+            assert!(error.contains(hint) && error.contains("the channel `"), "{text}: {error}");
+        }
     }
 }

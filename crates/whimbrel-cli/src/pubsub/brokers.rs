@@ -34,6 +34,11 @@ pub(super) struct BrokerOptions {
 }
 
 impl BrokerOptions {
+    /// How long a broker may take to answer.
+    pub(super) fn patience(&self) -> std::time::Duration {
+        self.wait.time()
+    }
+
     /// Starts a client, and waits until it is connected.
     pub(super) async fn connect(&self, give_up: bool) -> anyhow::Result<(Endpoint, Client)> {
         if let Some(url) = self.brokers.iter().find(|url| url.key.is_none()) {

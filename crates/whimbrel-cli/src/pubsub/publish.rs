@@ -21,7 +21,7 @@ use crate::units;
 /// The exit code is 0 once a broker has acknowledged all of them.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:
-  whimbrel pub prices/fish --broker whimbrel://KEY@127.0.0.1:4433 --message 4.20 --property price=4.2 --key cod
+  whimbrel pub prices/fish --broker whimbrel://KEY@127.0.0.1:4433 --message 4.20 --property price=4.2 --key-of-message cod
   tail -f log | whimbrel pub logs/web --broker whimbrel://KEY@broker:4433")]
 pub struct PubCommand {
     /// The topic.
@@ -81,7 +81,8 @@ impl PubCommand {
     }
 
     async fn publish_all(&self, client: &Client, template: &Publish) -> anyhow::Result<()> {
-        let mut waiting = Waiting::default();
+        let is_one = self.message.is_some() || self.file.is_some();
+        let mut waiting = Waiting { is_one, ..Waiting::default() };
         let mut publish = async |payload: Bytes| {
             let publish = with(template, payload);
             let acknowledgement = client.publish(publish).await.map_err(explained)?;
@@ -139,6 +140,8 @@ fn explained(error: PublishError) -> anyhow::Error {
 /// Messages that were not acknowledged yet.
 #[derive(Default)]
 struct Waiting {
+    /// Whether there is one message only, whose refusal is the command's error.
+    is_one: bool,
     all: std::collections::VecDeque<Acknowledgement>,
     refused: u64,
     first: Option<PublishError>,
@@ -159,7 +162,7 @@ impl Waiting {
             Ok(()) => Ok(()),
             // Another message may be taken.
             Err(error @ PublishError::Refused(_)) => {
-                if self.refused == 0 {
+                if self.refused == 0 && !self.is_one {
                     note(format_args!("{}", explained(error.clone())));
                 }
                 self.refused += 1;
@@ -176,10 +179,10 @@ impl Waiting {
         }
         match (self.refused, self.first) {
             (0, _) | (_, None) => Ok(()),
-            (1, Some(error)) => Err(explained(error)),
-            (number, Some(error)) => {
-                Err(anyhow::anyhow!("{number} messages were refused, the first since {error}"))
-            }
+            (_, Some(error)) if self.is_one => Err(explained(error)),
+            // The first was told when it was refused.
+            (1, _) => Err(anyhow::anyhow!("1 message was refused")),
+            (number, _) => Err(anyhow::anyhow!("{number} messages were refused")),
         }
     }
 }

@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use whimbrel_pubsub::client::{Durability, Event, Subscribing, Subscription};
+use whimbrel_pubsub::client::{Client, ClientError, Durability, Event, Subscribing, Subscription};
 use whimbrel_pubsub::coverage::{StateFile, SubscriptionId, SubscriptionState};
-use whimbrel_pubsub::frame::{Recover, Slow};
+use whimbrel_pubsub::frame::{Recover, Slow, Welcome};
 
 use super::brokers::BrokerOptions;
 use super::shown::{Shown, tell};
 use crate::output::{note, output_error};
-use crate::process::{Misused, RuntimeOptions, interrupted};
+use crate::process::{Misused, RuntimeOptions, abort_all, interrupted};
 
 /// Subscribes to a topic filter, and prints each message on a line.
 ///
@@ -114,7 +114,7 @@ impl SubCommand {
         tokio::pin!(signal);
         let (endpoint, client) = self.brokers.connect(false).await?;
         let cluster = tokio::select! {
-            welcome = client.connected() => welcome?.cluster,
+            welcome = self.connected(&client) => welcome?.cluster,
             signal = &mut signal => return Err(signal.into()),
         };
         let wanted = whimbrel_pubsub::coverage::Subscription {
@@ -142,8 +142,21 @@ impl SubCommand {
             kept.save(&subscription)?;
         }
         drop((subscription, client));
-        endpoint.close(0, "done", Duration::from_secs(2)).await;
+        // What is on its way is wanted no more, so nobody waits for it.
+        abort_all(&endpoint, "done").await;
         received
+    }
+
+    /// Waits until a broker has answered, however long. A person who waits hears so.
+    async fn connected(&self, client: &Client) -> Result<Welcome, ClientError> {
+        let patience = self.brokers.patience();
+        match tokio::time::timeout(patience, client.connected()).await {
+            Ok(welcome) => welcome,
+            Err(_) => {
+                note(format_args!("no broker has answered for {patience:?}; this goes on trying"));
+                client.connected().await
+            }
+        }
     }
 
     async fn receive(&self, subscription: &mut Subscription, kept: &mut Option<Kept>) -> anyhow::Result<()> {

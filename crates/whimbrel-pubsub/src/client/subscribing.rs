@@ -97,6 +97,12 @@ impl Subscription {
         let (channel, told) = match arrived {
             Arrived::Told(channel, told) => (channel, told),
             Arrived::Event(event) => return Some(event),
+            Arrived::Attached(broker, channels) => {
+                if let Some(state) = &mut self.state {
+                    state.note_channels(&channels);
+                }
+                return Some(Event::Attached(broker));
+            }
         };
         if let Some(state) = &mut self.state {
             match state.hear(channel, &told) {

@@ -14,6 +14,8 @@ use crate::message::ChannelId;
 /// Something for the program's end.
 #[derive(Debug)]
 pub(super) enum Arrived {
+    /// It is attached at the broker of this name, for these channels.
+    Attached(String, Vec<ChannelId>),
     Told(ChannelId, Told),
     Event(Event),
 }
@@ -84,8 +86,6 @@ struct Attaching {
     subscribing: Subscribing,
     /// What arrived here, whether the program has taken it or not.
     ahead: Option<SubscriptionState>,
-    /// Whether it was attached before, so that it knows where to go on.
-    was_attached: bool,
 }
 
 impl Attaching {
@@ -94,7 +94,7 @@ impl Attaching {
             Durability::SemiDurable(state) => state.clone(),
             Durability::Nondurable => None,
         };
-        Self { subscribing, ahead, was_attached: false }
+        Self { subscribing, ahead }
     }
 
     /// Attaches at the broker of `session`, and hands on what it tells until that is over.
@@ -122,10 +122,12 @@ impl Attaching {
                 Err(error) => return Over::Again(error.to_string()),
             };
             match SubscriptionFrame::parse(&message.payload) {
-                Ok(SubscriptionFrame::Subscribed(_)) => {
-                    self.was_attached = true;
-                    let attached = Event::Attached(session.welcome().name.clone());
-                    if out.send(Arrived::Event(attached)).await.is_err() {
+                Ok(SubscriptionFrame::Subscribed(subscribed)) => {
+                    if let Some(ahead) = &mut self.ahead {
+                        ahead.note_channels(&subscribed.channels);
+                    }
+                    let attached = Arrived::Attached(session.welcome().name.clone(), subscribed.channels);
+                    if out.send(attached).await.is_err() {
                         return Over::Dropped;
                     }
                 }
@@ -167,8 +169,8 @@ impl Attaching {
                     let subscription = crate::coverage::Subscription { filter, selector };
                     SubscriptionState::new(SubscriptionId(publishing::random()), cluster, subscription)
                 });
-                let is_new = ahead.coverage().iter().all(|(_, channel)| channel.is_empty());
-                let start = match (is_new && !self.was_attached, from_held) {
+                let is_new = ahead.is_new();
+                let start = match (is_new, from_held) {
                     (true, true) => Start::Held,
                     (true, false) => Start::Live,
                     (false, _) => Start::Coverage(ahead.coverage().clone()),

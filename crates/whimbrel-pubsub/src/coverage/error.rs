@@ -31,7 +31,7 @@ pub enum CoverageError {
 #[non_exhaustive]
 pub enum StateError {
     /// The file cannot be opened, read or written.
-    #[error("{}: {error}", file.display())]
+    #[error("cannot use the state {}: {error}", file.display())]
     Io {
         /// The file.
         file: PathBuf,

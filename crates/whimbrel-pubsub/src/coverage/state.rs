@@ -87,6 +87,20 @@ impl SubscriptionState {
         self.generation
     }
 
+    /// Whether it was attached nowhere yet with its filter and selector, so that there is nothing that it missed.
+    pub fn is_new(&self) -> bool {
+        self.coverage.iter().next().is_none()
+    }
+
+    /// Notes that it is attached for these channels. What is published in them from now on was missed if it does not come, even where
+    /// nothing was published before.
+    pub fn note_channels(&mut self, channels: &[ChannelId]) {
+        for channel in channels {
+            // A channel beyond the limit is not remembered.
+            self.coverage.entry(*channel).ok();
+        }
+    }
+
     /// Takes another filter or selector. Returns whether it differs. The coverage then is empty: it cannot speak for what the former
     /// selection left out.
     pub fn select(&mut self, subscription: Subscription) -> bool {
