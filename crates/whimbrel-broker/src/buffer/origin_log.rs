@@ -150,7 +150,9 @@ impl OriginLog {
 
     /// The origin itself says that it never gave the sequences from `first` on: they do not exist, and are not lost.
     pub(super) fn deny_from(&mut self, first: u64) {
-        self.known.lower(self.received.highest().max(first.saturating_sub(1)));
+        // An answer that was long on its way is older than what the origin told meanwhile.
+        let least = self.received.highest().max(self.said.unwrap_or(0));
+        self.known.lower(least.max(first.saturating_sub(1)));
     }
 
     /// Notes that no broker has `range`.

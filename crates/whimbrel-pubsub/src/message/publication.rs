@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn memory_is_bounded_and_the_silent_are_forgotten() {
         let mut seen = Publications::new(3);
-        for round in 0..1_000 {
+        for round in 0..2 * WINDOW {
             seen.note(publication(0, round), ());
             seen.note(publication(u128::from(round) + 1, 1), ());
         }
@@ -158,6 +158,7 @@ mod tests {
         assert_eq!(seen.by_age.len(), 3);
         assert_eq!(seen.publishers[&PublisherId(0)].numbers.len() as u64, WINDOW);
     }
+
     #[test]
     fn regression_publishers_with_full_windows_do_not_add_up() {
         let mut seen = Publications { most_numbers: 100, ..Publications::new(1_000) };
