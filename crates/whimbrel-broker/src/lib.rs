@@ -4,6 +4,8 @@
 
 pub mod backbone;
 pub mod buffer;
+#[doc(hidden)]
+pub mod fuzz;
 pub mod gateway;
 pub mod hub;
 pub mod matching;

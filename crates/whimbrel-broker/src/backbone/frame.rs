@@ -154,6 +154,11 @@ impl MeshFrame {
     }
 }
 
+/// Whether these bytes are no frame, or one that reads the same once it was written again.
+pub(crate) fn read_again(bytes: &Bytes) -> bool {
+    MeshFrame::parse(bytes).is_none_or(|frame| MeshFrame::parse(&frame.encode()) == Some(frame))
+}
+
 fn put_origin(out: &mut Vec<u8>, origin: &Origin) {
     out.extend_from_slice(&origin.broker.0.to_le_bytes());
     out.extend_from_slice(&origin.epoch.to_le_bytes());

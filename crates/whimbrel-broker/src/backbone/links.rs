@@ -8,6 +8,11 @@ use whimbrel_pubsub::message::BrokerId;
 
 use super::frame::MeshFrame;
 
+/// The most sessions with one broker: one that each dialled, and former ones that have not noticed yet that they are dead.
+const MOST_SESSIONS: usize = 4;
+/// Closing a session in whose place there are newer ones.
+const REPLACED: u64 = 0;
+
 /// The session over which each broker is asked. If there are two, it is the newer.
 #[derive(Debug, Default)]
 pub(super) struct Links(Mutex<Inner>);
@@ -19,12 +24,18 @@ struct Inner {
 }
 
 impl Links {
-    /// Enters a session. Returns its number, and whether the broker had none.
+    /// Enters a session. Returns its number. Of too many, the oldest is closed.
     pub(super) fn insert(&self, broker: BrokerId, mocket: Mocket) -> u64 {
         let mut inner = self.inner();
         inner.last += 1;
         let number = inner.last;
-        inner.by_broker.entry(broker).or_default().push((number, mocket));
+        let sessions = inner.by_broker.entry(broker).or_default();
+        sessions.push((number, mocket));
+        let oldest = (sessions.len() > MOST_SESSIONS).then(|| sessions.remove(0));
+        drop(inner);
+        if let Some((_, oldest)) = oldest {
+            oldest.abort(REPLACED, "there are newer sessions with this broker");
+        }
         number
     }
 

@@ -17,6 +17,7 @@ use whimbrel::{Endpoint, Mocket, PublicKey, Url};
 use whimbrel_pubsub::message::BrokerId;
 
 pub use frame::PROTOCOL;
+pub(crate) use frame::read_again;
 
 use crate::hub::Hub;
 use frame::MeshFrame;

@@ -10,8 +10,13 @@ use crate::Time;
 
 /// The most messages in one answer.
 const MOST_MESSAGES: usize = 256;
+/// The most bytes of messages in one answer, or one message: a question is short, and its answer waits in memory.
+const MOST_BYTES: usize = 1 << 20;
 /// The most ranges of one kind in one answer.
 const MOST_RANGES: usize = 256;
+
+/// The most origins that are forgotten for others of which one frame tells.
+const MOST_REPLACED: usize = 8;
 
 /// A question for messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,27 +49,42 @@ impl Channel {
             GapAnswer { by: self.own, messages: Vec::new(), gone: Vec::new(), absent: Vec::new() };
         match self.log_of(request.origin) {
             Some((_, log)) => {
-                request.ranges.iter().for_each(|range| self.answer_range(log, *range, now, &mut answer))
+                let mut bytes = 0;
+                for range in &request.ranges {
+                    self.answer_range(log, *range, now, &mut answer, &mut bytes);
+                }
             }
             None => answer.absent = request.ranges.iter().copied().take(MOST_RANGES).collect(),
         }
         answer
     }
 
-    fn answer_range(&self, log: &OriginLog, range: Range, now: Time, answer: &mut GapAnswer) {
+    fn answer_range(
+        &self,
+        log: &OriginLog,
+        range: Range,
+        now: Time,
+        answer: &mut GapAnswer,
+        bytes: &mut usize,
+    ) {
         let room = MOST_RANGES.saturating_sub(answer.absent.len());
         answer.absent.extend(log.received.gaps(range).take(room));
         for part in log.received.within(range) {
             let mut next = part.first;
             for (sequence, slot) in log.held(part) {
-                if answer.messages.len() == MOST_MESSAGES || answer.gone.len() >= MOST_RANGES {
+                let is_full = answer.messages.len() == MOST_MESSAGES || *bytes >= MOST_BYTES;
+                if is_full || answer.gone.len() >= MOST_RANGES {
                     return;
                 }
                 answer.gone.extend(Range::new(next, sequence - 1));
                 next = sequence + 1;
                 if let Some(slot) = self.slot(slot) {
+                    *bytes += slot.message.encoded().len();
                     answer.messages.push((slot.stamp, slot.message.clone(), slot.age(now)));
                 }
+            }
+            if answer.gone.len() >= MOST_RANGES {
+                return;
             }
             answer.gone.extend(Range::new(next, part.last));
         }
@@ -76,12 +96,17 @@ impl Channel {
             let sound = ranges.iter().filter(|range| range.first >= 1 && range.first <= range.last);
             sound.copied().take(MOST_RANGES).collect()
         };
-        let (gone, absent) = (sound(&answer.gone), sound(&answer.absent));
+        let (gone, mut absent) = (sound(&answer.gone), sound(&answer.absent));
         let settings = &self.settings;
         let Some(log) = self.origins.find_mut(origin).filter(|_| settings.peers.contains(&answer.by.broker))
         else {
             return;
         };
+        let never = absent.iter().next().map(|range| range.first).filter(|_| answer.by == origin);
+        if let Some(first) = never {
+            log.deny_from(first);
+            absent = Ranges::default();
+        }
         log.denials.note(answer.by, &gone, absent, now);
         self.losses += u64::from(log.conclude(settings, now));
     }
@@ -100,6 +125,7 @@ impl Channel {
         for log in self.origins.iter_mut().filter(|log| log.is_missing_any()) {
             log.denials.hear(by, now);
         }
+        let mut replaced = 0;
         for (origin, highest) in heads {
             if *origin == self.own
                 || *highest == 0
@@ -107,8 +133,15 @@ impl Channel {
             {
                 continue;
             }
+            // Heads are told again and again, so the others wait.
+            if self.origins.is_full() && self.origins.index_of(*origin).is_none() {
+                replaced += 1;
+                if replaced > MOST_REPLACED {
+                    continue;
+                }
+            }
             if let Some(log) = self.origins.entry(*origin, &self.settings, now) {
-                log.hear(*highest, now);
+                log.hear_from(by, *highest, now);
             }
         }
     }

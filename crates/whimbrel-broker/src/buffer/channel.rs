@@ -130,9 +130,14 @@ impl Channel {
         self.origins.iter()
     }
 
-    /// The number of indices of logs that were ever given.
+    /// The number of indices of logs.
     pub fn log_indices(&self) -> usize {
         self.origins.len()
+    }
+
+    /// How often an origin was forgotten, and its index given to another.
+    pub fn forgotten(&self) -> u64 {
+        self.origins.forgotten()
     }
 
     /// The message `sequence` of `origin`, if it is held.

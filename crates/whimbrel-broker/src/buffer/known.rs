@@ -52,6 +52,12 @@ impl Known {
         true
     }
 
+    /// Notes that no sequence above `highest` exists.
+    pub(super) fn lower(&mut self, highest: u64) {
+        self.highest = self.highest.min(highest);
+        self.marks.iter_mut().for_each(|mark| mark.highest = mark.highest.min(highest));
+    }
+
     /// The highest sequence that has been known for the span, up to a sixteenth of it longer.
     pub(super) fn long_known(&self, now: Time) -> u64 {
         let old = self.marks.iter().take_while(|mark| now.since(mark.at) >= self.span);

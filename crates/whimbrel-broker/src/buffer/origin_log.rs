@@ -15,7 +15,13 @@ use crate::Time;
 /// The most ranges of what was received of an origin. Beyond, the oldest gap is given up, as if no broker had it.
 pub(super) const MOST_RECEIVED: usize = 4_096;
 
-/// A log among those of a channel. It is never used again for another origin.
+/// How far ahead of an origin's own last word the words of others about it may be.
+const MOST_AHEAD: u64 = 1 << 16;
+
+/// The place of a log among those of a channel. It is used again for another origin once its own is forgotten: [`Channel::forgotten`]
+/// then grows.
+///
+/// [`Channel::forgotten`]: super::Channel::forgotten
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LogIndex(pub(super) u32);
 
@@ -39,6 +45,8 @@ pub struct OriginLog {
     pub(super) denials: Denials,
     /// When anything was heard of the origin.
     pub(super) heard: Time,
+    /// The highest sequence of which the origin told by itself. `None` if it never did.
+    said: Option<u64>,
 }
 
 impl OriginLog {
@@ -52,6 +60,7 @@ impl OriginLog {
             asking: Asking::default(),
             denials: Denials::default(),
             heard: now,
+            said: None,
         }
     }
 
@@ -126,6 +135,24 @@ impl OriginLog {
         if self.known.note(highest.min(LAST_SEQUENCE), now) && self.is_missing_any() {
             self.asking.on_gap(now);
         }
+    }
+
+    /// Notes what a run says is the highest sequence. The origin knows best: others may be a little ahead of its last word only, so that
+    /// none of them makes up messages of another.
+    pub(super) fn hear_from(&mut self, by: Origin, highest: u64, now: Time) {
+        if by == self.origin {
+            self.said = Some(self.said.unwrap_or(0).max(highest));
+        }
+        let most =
+            self.said.filter(|_| by != self.origin).map_or(u64::MAX, |said| said.saturating_add(MOST_AHEAD));
+        self.hear(highest.min(most.max(self.highest())), now);
+    }
+
+    /// The origin itself says that it never gave the sequences from `first` on: they do not exist, and are not lost.
+    pub(super) fn deny_from(&mut self, first: u64) {
+        // An answer that was long on its way is older than what the origin told meanwhile.
+        let least = self.received.highest().max(self.said.unwrap_or(0));
+        self.known.lower(least.max(first.saturating_sub(1)));
     }
 
     /// Notes that no broker has `range`.

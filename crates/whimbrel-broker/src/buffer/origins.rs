@@ -7,7 +7,8 @@ use whimbrel_pubsub::message::Origin;
 use super::{ChannelSettings, LogIndex, OriginLog};
 use crate::Time;
 
-/// The most origins. Beyond, the one that was silent for the longest and of which nothing is held is forgotten.
+/// The most origins. Beyond, one of which nothing is held is forgotten: first those of which nothing ever came, then the one that was silent
+/// for the longest.
 pub(super) const MOST_ORIGINS: usize = 512;
 
 /// The logs, by index and by origin. The first is the broker's own.
@@ -15,6 +16,7 @@ pub(super) const MOST_ORIGINS: usize = 512;
 pub(super) struct Origins {
     logs: Vec<Option<Box<OriginLog>>>,
     by_origin: BTreeMap<Origin, LogIndex>,
+    forgotten: u64,
 }
 
 impl Origins {
@@ -22,7 +24,7 @@ impl Origins {
 
     pub(super) fn new(own: OriginLog) -> Self {
         let by_origin = BTreeMap::from([(own.origin, Self::OWN)]);
-        Self { logs: vec![Some(Box::new(own))], by_origin }
+        Self { logs: vec![Some(Box::new(own))], by_origin, forgotten: 0 }
     }
 
     #[inline]
@@ -52,11 +54,13 @@ impl Origins {
         now: Time,
     ) -> Option<&mut OriginLog> {
         if !self.by_origin.contains_key(&origin) {
-            if self.by_origin.len() >= MOST_ORIGINS {
-                self.forget_one()?;
-            }
-            let index = LogIndex(u32::try_from(self.logs.len()).ok()?);
-            self.logs.push(Some(Box::new(OriginLog::new(origin, settings, now))));
+            let index = if self.is_full() {
+                self.forget_one()?
+            } else {
+                self.logs.push(None);
+                LogIndex(u32::try_from(self.logs.len() - 1).ok()?)
+            };
+            self.logs[index.place()] = Some(Box::new(OriginLog::new(origin, settings, now)));
             self.by_origin.insert(origin, index);
         }
         self.find_mut(origin)
@@ -66,7 +70,16 @@ impl Origins {
         self.by_origin.get(&origin).copied()
     }
 
-    /// The number of indices that were ever given.
+    pub(super) fn is_full(&self) -> bool {
+        self.by_origin.len() >= MOST_ORIGINS
+    }
+
+    /// How often an origin was forgotten, so that its index is another's now.
+    pub(super) fn forgotten(&self) -> u64 {
+        self.forgotten
+    }
+
+    /// The number of indices.
     pub(super) fn len(&self) -> usize {
         self.logs.len()
     }
@@ -79,12 +92,13 @@ impl Origins {
         self.logs.iter_mut().filter_map(Option::as_deref_mut)
     }
 
-    fn forget_one(&mut self) -> Option<()> {
+    fn forget_one(&mut self) -> Option<LogIndex> {
         let idle = self.iter().filter(|(index, log)| *index != Self::OWN && log.held.is_empty());
-        let (index, origin) =
-            idle.min_by_key(|(_, log)| log.heard).map(|(index, log)| (index, log.origin))?;
+        let (index, origin) = idle
+            .min_by_key(|(_, log)| (!log.received.is_empty(), log.heard))
+            .map(|(index, log)| (index, log.origin))?;
         self.by_origin.remove(&origin);
-        self.logs[index.place()] = None;
-        Some(())
+        self.forgotten += 1;
+        Some(index)
     }
 }

@@ -1,6 +1,7 @@
 //! A subscription that is attached.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::Notify;
 use whimbrel_pubsub::coverage::{Coverage, SubscriptionId, Told};
@@ -27,6 +28,11 @@ pub struct Attach {
     /// The name and generation of its state, if it has one.
     pub state: Option<(SubscriptionId, u64)>,
 }
+
+/// The most arrivals that are looked at before publishers may go on: they wait as long as a channel is read.
+const SLICE: u32 = 64;
+/// The longest that a subscription reads before others get their turn, whatever its selector costs.
+const LONGEST_TURN: Duration = Duration::from_millis(5);
 
 /// A subscription that is attached. Dropping it detaches it.
 #[derive(Debug)]
@@ -162,27 +168,40 @@ impl Attachment {
     ) -> Progress {
         self.signal.look();
         let hub = Arc::clone(&self.hub);
-        let mut is_live = false;
+        let (mut is_live, began) = (false, hub.clock.time());
         let progress = 'all: {
             for _ in 0..self.readers.len() {
                 let at = self.turn % self.readers.len();
                 let (id, reader) = &mut self.readers[at];
                 let Some(room) = hub.room(*id) else { continue };
-                let channel = room.read();
-                let now = hub.clock.time();
+                let mut channel = room.read();
+                let mut now = hub.clock.time();
+                let mut slice = SLICE.min(steps);
+                steps -= slice;
                 loop {
-                    match reader.read(&channel, now, may_recover, &mut steps) {
+                    match reader.read(&channel, now, may_recover, &mut slice) {
                         Read::Told(told) => {
                             is_live |= matches!(&told, Told::Delivery(delivery) if !delivery.recovered);
                             if !tell(*id, told) {
                                 break 'all Progress::More;
                             }
                         }
-                        Read::More => break 'all Progress::More,
+                        Read::More if steps == 0 || now.since(began) >= LONGEST_TURN => {
+                            break 'all Progress::More;
+                        }
+                        Read::More => {
+                            // A publisher that waits comes first.
+                            drop(channel);
+                            channel = room.read();
+                            now = hub.clock.time();
+                            slice = SLICE.min(steps);
+                            steps -= slice;
+                        }
                         Read::TooSlow => break 'all Progress::TooSlow,
                         Read::Idle => break,
                     }
                 }
+                steps += slice;
                 self.turn = at + 1;
             }
             Progress::Idle

@@ -7,6 +7,8 @@ use whimbrel::StreamId;
 
 /// The most streams whose first message waits for them.
 const MOST_WAITING: usize = 256;
+/// The most bytes of these messages.
+const MOST_WAITING_BYTES: usize = 4 << 20;
 /// The most accepted streams that are remembered. Of an older one, nothing is on its way any more.
 const MOST_ACCEPTED: usize = 4_096;
 
@@ -14,6 +16,7 @@ const MOST_ACCEPTED: usize = 4_096;
 #[derive(Debug, Default)]
 pub(super) struct Openings {
     waiting: BTreeMap<StreamId, Bytes>,
+    bytes: usize,
     accepted: BTreeSet<StreamId>,
 }
 
@@ -27,11 +30,15 @@ impl Openings {
         if self.accepted.contains(&stream) {
             return Ok(());
         }
-        if self.waiting.len() == MOST_WAITING && !self.waiting.contains_key(&stream) {
+        // A client says nothing more before it is answered.
+        if self.waiting.contains_key(&stream) {
+            return Ok(());
+        }
+        if self.waiting.len() == MOST_WAITING || self.bytes + payload.len() > MOST_WAITING_BYTES {
             return Err(TooMany);
         }
-        // A client says nothing more before it is answered.
-        self.waiting.entry(stream).or_insert(payload);
+        self.bytes += payload.len();
+        self.waiting.insert(stream, payload);
         Ok(())
     }
 
@@ -41,7 +48,9 @@ impl Openings {
         if self.accepted.len() > MOST_ACCEPTED {
             self.accepted.pop_first();
         }
-        self.waiting.remove(&stream)
+        let first = self.waiting.remove(&stream)?;
+        self.bytes -= first.len();
+        Some(first)
     }
 }
 
@@ -59,5 +68,14 @@ mod tests {
         assert_eq!(openings.accept(StreamId(4)), None);
         let all = (0..1_000).map(|at| openings.arrived(StreamId(8 + at), Bytes::new()));
         assert_eq!(all.filter(Result::is_ok).count(), MOST_WAITING);
+    }
+    #[test]
+    fn regression_first_messages_that_wait_are_bounded_in_bytes() {
+        let mut openings = Openings::default();
+        let long = Bytes::from(vec![0; MOST_WAITING_BYTES / 2 + 1]);
+        openings.arrived(StreamId(4), long.clone()).unwrap();
+        assert!(openings.arrived(StreamId(8), long.clone()).is_err());
+        assert_eq!(openings.accept(StreamId(4)), Some(long.clone()));
+        openings.arrived(StreamId(8), long).unwrap();
     }
 }

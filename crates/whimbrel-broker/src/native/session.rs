@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use whimbrel::{Mocket, PublicKey, StreamId};
 use whimbrel_pubsub::frame::{BrokerFrame, ClientFrame, Credit, Refusal, RefusalCode, Welcome};
@@ -96,6 +97,7 @@ impl Session {
         }
         // Subscriptions end with the session.
         let mut subscribers = JoinSet::new();
+        let roomy = Arc::new(Semaphore::new(subscriber::ROOMY));
         let (mut received, mut openings) = (Vec::new(), Openings::default());
         loop {
             tokio::select! {
@@ -124,7 +126,8 @@ impl Session {
                     let most = self.mocket.max_unfragmented();
                     let hub = Arc::clone(&self.hub);
                     let first = openings.accept(stream.id());
-                    subscribers.spawn(subscriber::run(hub, stream, first, self.client, permissions, most));
+                    let roomy = Arc::clone(&roomy);
+                    subscribers.spawn(subscriber::run(hub, stream, first, self.client, permissions, most, roomy));
                 }
                 Some(_) = subscribers.join_next() => {}
             }
@@ -133,7 +136,8 @@ impl Session {
 
     /// Takes what was published. Returns the answers.
     fn publish(&mut self, received: Vec<Bytes>) -> Result<Vec<Bytes>, String> {
-        let permissions = self.access.of(self.mocket.peer_key().as_ref());
+        let key = self.mocket.peer_key();
+        let permissions = self.access.of(key.as_ref());
         let mut answers = Answers::default();
         for payload in received {
             let (number, message) = match ClientFrame::parse(&payload) {
@@ -148,7 +152,7 @@ impl Session {
                 return Err(format!("message {number} was published where {} was due", self.next));
             }
             self.next += 1;
-            let permitted = message.and_then(|message| may_publish(&permissions, message));
+            let permitted = message.and_then(|message| may_publish(&permissions, key.as_ref(), message));
             match permitted.and_then(|message| self.hub.publish(message, &mut self.finding)) {
                 Ok(Published::Taken(stamp) | Published::Repeated(stamp)) => {
                     answers.taken(number, stamp.published)
@@ -161,10 +165,46 @@ impl Session {
     }
 }
 
-fn may_publish(permissions: &super::Permissions, message: Message) -> Result<Message, Refusal> {
-    if permissions.may_publish(message.topic()) {
-        return Ok(message);
+fn may_publish(
+    permissions: &super::Permissions,
+    key: Option<&PublicKey>,
+    message: Message,
+) -> Result<Message, Refusal> {
+    if !permissions.may_publish(message.topic()) {
+        let topic = message.topic();
+        return Err(Refusal::new(
+            RefusalCode::NotPermitted,
+            format_args!("you may not publish to `{topic}`"),
+        ));
     }
-    let topic = message.topic();
-    Err(Refusal::new(RefusalCode::NotPermitted, format_args!("you may not publish to `{topic}`")))
+    let publisher = message.publication().map(|publication| publication.publisher);
+    if publisher.is_some_and(|publisher| !key.is_some_and(|key| publisher.is_of_client(key.as_bytes()))) {
+        return Err(Refusal::new(
+            RefusalCode::NotPermitted,
+            "the publisher's id is another client's: begin it with the first 8 bytes of your key",
+        ));
+    }
+    Ok(message)
+}
+
+#[cfg(test)]
+mod tests {
+    use whimbrel_pubsub::message::{Draft, Publication, PublisherId};
+
+    use super::super::Permissions;
+    use super::*;
+
+    #[test]
+    fn regression_a_client_cannot_publish_as_another() {
+        let key = PublicKey::new([7; 32]).unwrap();
+        let publish = |publisher| {
+            let publication = Some(Publication { publisher, number: 9 });
+            let message = Draft { topic: "t", publication, ..Draft::default() }.finish().unwrap();
+            may_publish(&Permissions::everything(), Some(&key), message)
+        };
+        assert!(publish(PublisherId::of_client(&[7; 32], 5)).is_ok());
+        for of_another in [PublisherId::of_client(&[8; 32], 5), PublisherId(5)] {
+            assert_eq!(publish(of_another).unwrap_err().code, RefusalCode::NotPermitted);
+        }
+    }
 }

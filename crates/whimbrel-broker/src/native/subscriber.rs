@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use tokio::sync::Semaphore;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use whimbrel::{MessageStream, Sender};
 use whimbrel_pubsub::coverage::Told;
@@ -26,6 +27,9 @@ const COVER_EVERY: Duration = Duration::from_secs(5);
 const STEPS: u32 = 4_096;
 /// The most bytes that are read before they are sent.
 const BYTES: usize = 64 << 10;
+/// The subscriptions of a session that may have so much read and not sent. Others read a packet at a time, so that many that the client
+/// does not read hold little.
+pub(super) const ROOMY: usize = 32;
 
 /// Serves a subscription until its stream or session ends. `first` is its first message, if that came already.
 pub(super) async fn run(
@@ -35,6 +39,7 @@ pub(super) async fn run(
     client: ClientId,
     permissions: Permissions,
     most: usize,
+    roomy: Arc<Semaphore>,
 ) {
     let sender = stream.sender().build();
     let first = match first {
@@ -52,7 +57,7 @@ pub(super) async fn run(
             if sender.send(frame).await.is_err() {
                 return;
             }
-            serve(&hub, attachment, &mut stream, &sender, most).await
+            serve(&hub, attachment, &mut stream, &sender, Packing::new(most), &roomy).await
         }
         Err(refusal) => Some(refusal),
     };
@@ -112,22 +117,25 @@ async fn serve(
     mut attachment: Attachment,
     stream: &mut MessageStream,
     sender: &Sender,
-    most: usize,
+    mut packing: Packing,
+    roomy: &Semaphore,
 ) -> Option<Refusal> {
     let mut covers = interval(COVER_EVERY);
     covers.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut packing = Packing { most, ..Packing::default() };
     loop {
         if attachment.is_superseded() {
             return Some(Refusal::new(RefusalCode::Superseded, "the state was attached elsewhere"));
         }
         let turn = if attachment.is_recovering() { Some(hub.turns().begin().await) } else { None };
+        let room = roomy.try_acquire().ok();
+        packing.room = if room.is_some() { BYTES } else { packing.most };
         let began = Instant::now();
         let progress = attachment.read(true, STEPS, |channel, told| packing.add(channel, &told));
         if let Some(turn) = turn {
             hub.turns().end(turn, began.elapsed()).await;
         }
         sender.send_many(packing.take()).await.ok()?;
+        drop(room);
         match progress {
             Progress::TooSlow => {
                 return Some(Refusal::new(RefusalCode::TooSlow, "the subscriber was too slow"));
@@ -152,12 +160,18 @@ async fn serve(
 #[derive(Default)]
 struct Packing {
     most: usize,
+    /// The bytes that may be packed now.
+    room: usize,
     open: Option<(ChannelId, Telling)>,
     full: Vec<Bytes>,
     bytes: usize,
 }
 
 impl Packing {
+    fn new(most: usize) -> Self {
+        Self { most, room: most, ..Self::default() }
+    }
+
     /// Adds something. Returns whether more may be added.
     fn add(&mut self, channel: ChannelId, told: &Told) -> bool {
         let length = match told {
@@ -174,7 +188,7 @@ impl Packing {
         let (_, telling) = self.open.get_or_insert_with(|| (channel, Telling::new(channel)));
         telling.push(told);
         self.bytes += length;
-        self.bytes < BYTES
+        self.bytes < self.room
     }
 
     fn close(&mut self) {

@@ -34,7 +34,9 @@ impl Reader {
             let covered = &self.readings[index.place()].covered;
             let Some(all) = Range::new(1, log.highest()) else { continue };
             for gap in covered.gaps(all) {
-                sum.missing += log.received().gaps(gap).map(|range| range.count()).sum::<u64>();
+                // Heads are what other brokers say: their sum may be any number.
+                let missing = log.received().gaps(gap).map(|range| range.count());
+                sum.missing = missing.fold(sum.missing, u64::saturating_add);
                 for (_, slot) in log.held(gap) {
                     let Some(slot) = channel.slot(slot) else { continue };
                     first = Some(first.map_or(slot.arrival(), |first| first.min(slot.arrival())));

@@ -35,6 +35,10 @@ pub struct Reader {
     pub(super) slow: Slow,
     /// By the index of the origin's log.
     pub(super) readings: Vec<Reading>,
+    /// The origins of the readings.
+    origins: Vec<Option<Origin>>,
+    /// How often the channel had forgotten an origin when the readings were last looked through.
+    forgotten: u64,
     /// The coverage of origins that are not known here.
     pub(super) strangers: BTreeMap<Origin, Ranges>,
     /// The messages published before the subscription came, until they are read.
@@ -70,6 +74,8 @@ impl Reader {
             recover,
             slow,
             readings: Vec::new(),
+            origins: Vec::new(),
+            forgotten: channel.forgotten(),
             strangers: BTreeMap::new(),
             behind: None,
             tail: channel.end(),
@@ -86,6 +92,7 @@ impl Reader {
 
     /// Reads on, looking at no more than `steps` arrivals. Without `may_recover` only what is new is read.
     pub fn read(&mut self, channel: &Channel, now: Time, may_recover: bool, steps: &mut u32) -> Read {
+        self.renew(channel);
         loop {
             if !self.notices.is_empty()
                 && let Some(told) = self.notices.pop_front()
@@ -127,6 +134,7 @@ impl Reader {
         let mut coverage = ChannelCoverage::default();
         let known = channel
             .logs()
+            .filter(|(index, log)| self.origins.get(index.place()) == Some(&Some(log.origin())))
             .filter_map(|(index, log)| Some((log.origin(), &self.readings.get(index.place())?.covered)));
         for (origin, ranges) in known.chain(self.strangers.iter().map(|(origin, ranges)| (*origin, ranges))) {
             for range in ranges.iter() {
@@ -139,6 +147,7 @@ impl Reader {
 
     /// Has the subscriber told of all that is settled, without a message. Call it now and then, or when the subscriber asks.
     pub fn tell_covers(&mut self, channel: &Channel) {
+        self.renew(channel);
         // Last values are told before the cover that contains them.
         if self.walk.is_some() {
             return;
@@ -305,13 +314,25 @@ impl Reader {
         &mut self.readings[index.place()]
     }
 
+    /// Begins anew with the indices of origins that were forgotten, if there are any.
+    #[inline]
+    fn renew(&mut self, channel: &Channel) {
+        if self.forgotten != channel.forgotten() {
+            self.forgotten = channel.forgotten();
+            self.adopt(channel);
+        }
+    }
+
     /// Makes room for origins that became known here, with what is covered of them.
     pub(super) fn adopt(&mut self, channel: &Channel) {
-        let from = self.readings.len();
         self.readings.resize_with(channel.log_indices(), Reading::default);
-        for (index, log) in channel.logs().filter(|(index, _)| index.place() >= from) {
-            if let Some(covered) = self.strangers.remove(&log.origin()) {
-                self.readings[index.place()] = Reading::of(covered);
+        self.origins.resize(channel.log_indices(), None);
+        for (index, log) in channel.logs() {
+            let (place, origin) = (index.place(), Some(log.origin()));
+            if self.origins[place] != origin {
+                self.origins[place] = origin;
+                let covered = self.strangers.remove(&log.origin());
+                self.readings[place] = covered.map(Reading::of).unwrap_or_default();
             }
         }
     }

@@ -2,7 +2,7 @@ use whimbrel_pubsub::property::{Lookup, Value};
 
 use super::arithmetic::{calculate, compare, negate};
 use super::program::Op;
-use super::{MAX_STACK, Truth};
+use super::{MAX_LIKE_STEPS, MAX_STACK, Truth};
 
 /// Most selectors need no larger stack, and it costs less to lay out.
 const SMALL_STACK: usize = 4;
@@ -65,7 +65,7 @@ fn run<'a, const SIZE: usize>(
     message: &'a (impl Lookup + ?Sized),
     mut stack: Stack<'a, SIZE>,
 ) -> Option<Value<'a>> {
-    let mut at = 0;
+    let (mut at, mut steps) = (0, MAX_LIKE_STEPS);
     while let Some(op) = ops.get(at) {
         at += 1;
         match op {
@@ -95,8 +95,14 @@ fn run<'a, const SIZE: usize>(
                 stack.push_truth(found);
             }
             Op::Like(pattern) => {
-                let like =
-                    stack.pop().map(|value| matches!(value, Value::Text(text) if pattern.matches(text)));
+                let like = match stack.pop() {
+                    Some(Value::Text(text)) => {
+                        let left = steps.checked_sub(pattern.steps(text));
+                        steps = left.unwrap_or(steps);
+                        left.map(|_| pattern.matches(text))
+                    }
+                    other => other.map(|_| false),
+                };
                 stack.push_truth(like);
             }
             Op::Absent => {

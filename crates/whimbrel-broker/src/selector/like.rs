@@ -5,6 +5,8 @@ pub(super) struct Pattern {
     escape: Option<char>,
     /// The parts before, between and behind the `%`, at least one.
     segments: Box<[Segment]>,
+    /// The steps that searching may take for each byte of a text.
+    steps: usize,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,7 +43,10 @@ impl Pattern {
             }
         }
         segments.push(Segment::new(&segment));
-        Ok(Self { text: text.into(), escape, segments: segments.into() })
+        let mut pattern = Self { text: text.into(), escape, segments: segments.into(), steps: 0 };
+        // Without a part between two `%` nothing is searched for.
+        pattern.steps = if pattern.segments.len() > 2 { 1 + pattern.gapped() } else { 0 };
+        Ok(pattern)
     }
 
     /// The pattern as it was written.
@@ -72,6 +77,11 @@ impl Pattern {
         between
             .map(|segment| if let Segment::Gapped(characters) = segment { characters.len() } else { 0 })
             .sum()
+    }
+
+    /// The steps that searching this text may take.
+    pub(super) fn steps(&self, text: &str) -> usize {
+        self.steps * text.len()
     }
 
     pub(super) fn matches(&self, text: &str) -> bool {

@@ -45,6 +45,10 @@ pub const MAX_STACK: usize = 64;
 /// for each character of the property.
 pub const MAX_GAPPED: usize = 256;
 
+/// The most steps that searches of LIKE may take while one message is judged: for each byte of a property one, and one more for each
+/// character that [`MAX_GAPPED`] counts. A search that could take more is not begun, and what it would say is unknown.
+pub const MAX_LIKE_STEPS: usize = 1 << 18;
+
 /// The verdict of a selector on a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Truth {

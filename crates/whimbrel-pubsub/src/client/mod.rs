@@ -75,7 +75,7 @@ impl Drop for Driver {
 impl Client {
     /// Starts a client that connects from `endpoint`, which was bound with [`endpoint_config`].
     pub fn start(endpoint: Endpoint, options: ClientOptions) -> Self {
-        let (outbox, submitted) = Outbox::new();
+        let (outbox, submitted) = Outbox::new(endpoint.public_key().as_bytes());
         let outbox = Arc::new(outbox);
         let (link, session) = watch::channel(Link::Searching);
         let driver = driver::run(endpoint, options, Arc::clone(&outbox), submitted, link);

@@ -67,9 +67,9 @@ impl Future for Acknowledgement {
 
 impl Outbox {
     /// An empty one, with what takes messages out.
-    pub(super) fn new() -> (Self, mpsc::UnboundedReceiver<Submitted>) {
+    pub(super) fn new(key: &[u8; 32]) -> (Self, mpsc::UnboundedReceiver<Submitted>) {
         let (submit, submitted) = mpsc::unbounded_channel();
-        let publisher = PublisherId(random());
+        let publisher = PublisherId::of_client(key, random() as u64);
         let queue = Mutex::new(Queue { publisher, number: 0, submit });
         (Self { room: Arc::new(Semaphore::new(MOST)), queue, latest: AtomicU64::new(0) }, submitted)
     }

@@ -83,7 +83,7 @@ impl SubscriptionState {
 
     /// Begins a new generation, which must be saved before it is used.
     pub fn attach(&mut self) -> u64 {
-        self.generation += 1;
+        self.generation = self.generation.saturating_add(1);
         self.generation
     }
 

@@ -41,6 +41,9 @@ const SAME: u8 = 1 << 6;
 /// The delivery covers its message alone.
 const ALONE: u8 = 1 << 7;
 
+/// The most things that one frame tells. One that fits into a packet has far fewer.
+const MOST_TOLD: usize = 4_096;
+
 /// The most bytes that a delivery takes beside its message.
 const DELIVERY_HEAD: usize = 80;
 
@@ -160,6 +163,9 @@ pub fn parse_telling(bytes: &Bytes) -> Result<(ChannelId, Vec<Told>), FrameError
     let channel = ChannelId(u32_of(&mut parser)?);
     let (mut all, mut before) = (Vec::new(), None);
     while !parser.is_empty() {
+        if all.len() == MOST_TOLD {
+            return Err(FrameError::Malformed);
+        }
         let head = parser.byte()?;
         if head & KIND == DELIVERY {
             let delivery = parse_delivery(head, &mut parser, before, bytes)?;
@@ -322,5 +328,16 @@ mod tests {
         }
         // A millisecond later, which takes three bytes.
         assert_eq!(last, message.encoded().len() + 8);
+    }
+    #[test]
+    fn regression_a_long_frame_does_not_become_many_times_as_long_in_memory() {
+        let tell = |number: usize| {
+            let mut telling = Telling::new(ChannelId(0));
+            let unknown = Told::UnknownOrigin(Origin { broker: BrokerId(1), epoch: 2 });
+            (0..number).for_each(|_| telling.push(&unknown));
+            parse_telling(&telling.finish())
+        };
+        assert_eq!(tell(MOST_TOLD).map(|(_, told)| told.len()), Ok(MOST_TOLD));
+        assert_eq!(tell(MOST_TOLD + 1), Err(FrameError::Malformed));
     }
 }

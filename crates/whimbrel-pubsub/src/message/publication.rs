@@ -7,9 +7,30 @@ use crate::codec::{Malformed, Parser, put_varint};
 /// The numbers of a publisher below its highest that are told apart. A lower one cannot be recognised any more.
 pub const WINDOW: u64 = 1_024;
 
-/// A publisher. It chooses a random id, a new one whenever it begins to count anew.
+/// The most numbers of all publishers that are remembered, so that publishers without end take no memory without end.
+const MOST_NUMBERS: usize = 1 << 20;
+
+/// A publisher. It chooses a random id, a new one whenever it begins to count anew. A native client's begins with its key, so that brokers
+/// refuse ids of others: every subscriber sees a publisher's id, and a message under its next number would take the place of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PublisherId(pub u128);
+
+impl PublisherId {
+    /// An id of the client with this public key.
+    pub fn of_client(key: &[u8; 32], random: u64) -> Self {
+        Self(u128::from(half(key)) << 64 | u128::from(random))
+    }
+
+    /// Whether the client with this public key may use it.
+    pub fn is_of_client(&self, key: &[u8; 32]) -> bool {
+        self.0 >> 64 == u128::from(half(key))
+    }
+}
+
+/// The first half of ids.
+fn half(key: &[u8; 32]) -> u64 {
+    u64::from_be_bytes(std::array::from_fn(|at| key[at]))
+}
 
 /// Which message of which publisher a message is. A message that is published again after a reconnect has the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -40,6 +61,9 @@ impl Publication {
 pub struct Publications<T> {
     publishers: BTreeMap<PublisherId, Seen<T>>,
     most: usize,
+    /// Numbers that are remembered, of all publishers.
+    numbers: usize,
+    most_numbers: usize,
     /// Orders publishers by when they were last heard of.
     clock: u64,
     /// The publisher that was heard of then.
@@ -54,8 +78,10 @@ struct Seen<T> {
 
 impl<T: Clone> Publications<T> {
     /// Remembers at most `most` publishers. Beyond, the one that was silent for the longest is forgotten.
+    /// So it is beyond 1,048,576 numbers of all of them.
     pub fn new(most: usize) -> Self {
-        Self { publishers: BTreeMap::new(), most: most.max(1), clock: 0, by_age: BTreeMap::new() }
+        let (publishers, by_age) = (BTreeMap::new(), BTreeMap::new());
+        Self { publishers, most: most.max(1), numbers: 0, most_numbers: MOST_NUMBERS, clock: 0, by_age }
     }
 
     /// Returns the value remembered with `publication`, if it is in the window.
@@ -76,15 +102,20 @@ impl<T: Clone> Publications<T> {
         let is_new = !seen.numbers.contains_key(&number) && number.saturating_add(WINDOW) > highest;
         if is_new {
             seen.numbers.insert(number, value);
+            self.numbers += 1;
             let floor = number.max(highest).saturating_sub(WINDOW - 1);
             while seen.numbers.first_key_value().is_some_and(|(number, _)| *number < floor) {
                 seen.numbers.pop_first();
+                self.numbers -= 1;
             }
         }
-        if self.publishers.len() > self.most
+        // The last one has a window at most.
+        while (self.publishers.len() > self.most
+            || self.numbers > self.most_numbers && self.publishers.len() > 1)
             && let Some((_, oldest)) = self.by_age.pop_first()
         {
-            self.publishers.remove(&oldest);
+            let forgotten = self.publishers.remove(&oldest).map_or(0, |seen| seen.numbers.len());
+            self.numbers -= forgotten;
         }
         is_new
     }
@@ -119,12 +150,22 @@ mod tests {
     #[test]
     fn memory_is_bounded_and_the_silent_are_forgotten() {
         let mut seen = Publications::new(3);
-        for round in 0..1_000 {
+        for round in 0..2 * WINDOW {
             seen.note(publication(0, round), ());
             seen.note(publication(u128::from(round) + 1, 1), ());
         }
         assert_eq!(seen.publishers(), 3);
         assert_eq!(seen.by_age.len(), 3);
         assert_eq!(seen.publishers[&PublisherId(0)].numbers.len() as u64, WINDOW);
+    }
+
+    #[test]
+    fn regression_publishers_with_full_windows_do_not_add_up() {
+        let mut seen = Publications { most_numbers: 100, ..Publications::new(1_000) };
+        for publisher in 1..=20 {
+            (1..=30).for_each(|number| assert!(seen.note(publication(publisher, number), ())));
+        }
+        assert_eq!((seen.publishers(), seen.numbers, seen.by_age.len()), (3, 90, 3));
+        assert!(seen.find(publication(20, 1)).is_some() && seen.find(publication(17, 30)).is_none());
     }
 }
