@@ -14,8 +14,3 @@ pub mod topic;
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
-
-/// Compiles the program of the broker's guide.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/broker.md")]
-struct Guide;

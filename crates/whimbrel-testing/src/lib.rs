@@ -11,6 +11,7 @@ mod skip;
 #[doc = include_str!("../../../README.md")]
 #[doc = include_str!("../../../docs/guide.md")]
 #[doc = include_str!("../../../docs/mobility.md")]
+#[doc = include_str!("../../../docs/broker.md")]
 struct Pages;
 
 pub use skip::skipped;
