@@ -2,7 +2,7 @@
 
 use crate::relay::{Flows, PeerState, Roster};
 
-/// The status that [`Proxy::status`] returns. Cheap to clone.
+/// The status that [`Proxy::status`](crate::Proxy::status) returns. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct ProxyStatus {
     pub(crate) peers: Roster,
