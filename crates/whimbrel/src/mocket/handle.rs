@@ -15,7 +15,7 @@ use crate::shared::{MocketState, Shared};
 /// session gracefully: messages sent before are still delivered.
 ///
 /// # Cancel safety
-/// Futures are cancel-safe, except that of [`Sender::send_many`], which may have queued a first part. A dropped
+/// Futures are cancel-safe, except that of [`Sender::send_many`](crate::Sender::send_many), which may have queued a first part. A dropped
 /// `send`, `send_tracked` or `open_stream` has done nothing. A dropped `recv` or `accept_stream` has taken nothing. A
 /// dropped `close` goes on closing. A dropped `suspend` goes on suspending, for the next call.
 pub struct Mocket {
