@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::sync::mpsc;
 use tokio::time::timeout;
 use whimbrel::Mocket;
 use whimbrel_pubsub::message::{BrokerId, Origin};
@@ -19,6 +20,8 @@ const HELLO: Duration = Duration::from_secs(10);
 const BATCH: usize = 256;
 /// The most bytes of messages in a frame.
 const FRAME: usize = 16 << 10;
+/// The most answers that wait to be sent. A further question is passed over, and asked again later.
+const MOST_ANSWERS: usize = 4;
 /// How often it is looked whether this is still the session for messages.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -50,9 +53,11 @@ pub(super) async fn run(mesh: &Arc<Mesh>, mocket: &Mocket) -> Result<(), String>
     check(&hello, &theirs, broker)?;
     let number = mesh.links.insert(broker, mocket.clone());
     let outgoing = mesh.hub.outgoing();
+    // Reading never waits for room to send: two brokers that answer each other would wait for good.
+    let (answer, answers) = mpsc::channel(MOST_ANSWERS);
     let ended = tokio::select! {
-        ended = receive(mesh, mocket, theirs.origin) => ended,
-        () = send(mesh, mocket, outgoing, broker, number) => Ok(()),
+        ended = receive(mesh, mocket, theirs.origin, &answer) => ended,
+        () = send(mesh, mocket, outgoing, answers, broker, number) => Ok(()),
     };
     mesh.links.remove(broker, number);
     ended
@@ -79,16 +84,32 @@ fn check(ours: &Hello, theirs: &Hello, broker: BrokerId) -> Result<(), String> {
     Ok(())
 }
 
-/// Sends what is published here, and at first what is known here.
-async fn send(mesh: &Mesh, mocket: &Mocket, mut outgoing: Outgoing, broker: BrokerId, number: u64) {
+/// Sends the highest sequences that are known here, then the messages that are published here, and answers between them.
+async fn send(
+    mesh: &Mesh,
+    mocket: &Mocket,
+    mut outgoing: Outgoing,
+    mut answers: mpsc::Receiver<Vec<Bytes>>,
+    broker: BrokerId,
+    number: u64,
+) {
     for channel in mesh.hub.channels() {
         if mocket.send(MeshFrame::Heads(channel, mesh.hub.heads(channel)).encode()).await.is_err() {
             return;
         }
     }
     let sender = mocket.sender().unsequenced().build();
+    let mut answer = None;
     loop {
-        while let Some((channel, messages)) = outgoing.next(FRAME) {
+        // In order: a broker that is told what is gone has the rest.
+        for frame in answer.take().into_iter().flatten() {
+            if mocket.send(frame).await.is_err() {
+                return;
+            }
+        }
+        let next = outgoing.next(FRAME);
+        let is_idle = next.is_none();
+        if let Some((channel, messages)) = next {
             // Of two sessions the newer one is used; what this one passes over goes there.
             if mesh.links.is_newest(broker, number)
                 && sender.send(MeshFrame::Messages(channel, messages).encode()).await.is_err()
@@ -96,32 +117,47 @@ async fn send(mesh: &Mesh, mocket: &Mocket, mut outgoing: Outgoing, broker: Brok
                 return;
             }
         }
-        tokio::select! {
-            () = outgoing.woken() => {}
-            () = tokio::time::sleep(LOOK) => {}
+        answer = answers.try_recv().ok();
+        if is_idle && answer.is_none() {
+            answer = tokio::select! {
+                answer = answers.recv() => answer,
+                () = outgoing.woken() => None,
+                () = tokio::time::sleep(LOOK) => None,
+            };
         }
     }
 }
 
-async fn receive(mesh: &Mesh, mocket: &Mocket, by: Origin) -> Result<(), String> {
+async fn receive(
+    mesh: &Mesh,
+    mocket: &Mocket,
+    by: Origin,
+    answer: &mpsc::Sender<Vec<Bytes>>,
+) -> Result<(), String> {
     let (mut received, mut finding) = (Vec::new(), Finding::default());
     loop {
         if mocket.recv_many(&mut received, BATCH).await.is_err() {
             return Ok(());
         }
         for message in received.drain(..) {
-            let answers = take(mesh, by, &message.payload, &mut finding)?;
-            for answer in answers {
-                if mocket.send(answer).await.is_err() {
-                    return Ok(());
-                }
+            // Without room, nothing is looked up either.
+            let room = answer.try_reserve().ok();
+            let frames = take(mesh, by, &message.payload, room.is_some(), &mut finding)?;
+            if let Some(room) = room.filter(|_| !frames.is_empty()) {
+                room.send(frames);
             }
         }
     }
 }
 
-/// Takes a frame. Returns what to send back.
-fn take(mesh: &Mesh, by: Origin, payload: &Bytes, finding: &mut Finding) -> Result<Vec<Bytes>, String> {
+/// Takes a frame. Returns the answer, unless there is none or no room for it.
+fn take(
+    mesh: &Mesh,
+    by: Origin,
+    payload: &Bytes,
+    has_room: bool,
+    finding: &mut Finding,
+) -> Result<Vec<Bytes>, String> {
     let hub = &mesh.hub;
     match MeshFrame::parse(payload) {
         Some(MeshFrame::Messages(channel, messages)) => {
@@ -134,6 +170,7 @@ fn take(mesh: &Mesh, by: Origin, payload: &Bytes, finding: &mut Finding) -> Resu
             }
         }
         Some(MeshFrame::Heads(channel, heads)) => hub.handle_heads(channel, by, &heads),
+        Some(MeshFrame::Request(..)) if !has_room => {}
         Some(MeshFrame::Request(channel, origin, ranges)) => {
             let request = GapRequest { to: hub.name().broker, origin, ranges };
             let Some(GapAnswer { messages, gone, absent, .. }) = hub.answer(channel, &request) else {
@@ -163,4 +200,66 @@ fn take(mesh: &Mesh, by: Origin, payload: &Bytes, finding: &mut Finding) -> Resu
         None => return Err("it sends what is no frame of this version".to_owned()),
     }
     Ok(Vec::new())
+}
+
+#[cfg(test)]
+mod tests {
+    use whimbrel::{Config, Endpoint, new_identity};
+    use whimbrel_pubsub::coverage::{ClusterId, Range};
+    use whimbrel_pubsub::message::{Draft, Hlc, Message, PartitionId, Stamp};
+
+    use super::super::{PROTOCOL, Peer};
+    use super::*;
+    use crate::hub::{BrokerName, ChannelRules, Hub};
+    use crate::settings::broker_id;
+
+    /// Longer than anything takes on a slow machine.
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    fn message(length: usize) -> Message {
+        Draft { topic: "t", payload: &vec![0; length], ..Draft::default() }.finish().unwrap()
+    }
+
+    /// Two brokers that wait for each other's answers would both stop reading.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn regression_a_broker_that_reads_no_answers_is_read_all_the_same() {
+        let own = new_identity();
+        let config = Config::default().protocol(PROTOCOL.into());
+        let near = Endpoint::bind(config.clone(), "127.0.0.1:0").await.unwrap();
+        let far = Endpoint::bind(Config::listen_as(own.clone()), "127.0.0.1:0").await.unwrap();
+        let peer = broker_id(&near.public_key());
+        let mut rules = ChannelRules::all_topics();
+        rules.settings.peers = vec![peer];
+        let channel = rules.settings.id;
+        let name =
+            BrokerName { cluster: ClusterId(1), broker: broker_id(&far.public_key()), name: "far".into() };
+        let hub = Hub::new(name, vec![rules], crate::matching::Limits::default());
+        for _ in 0..200 {
+            hub.publish(message(10_000), &mut Finding::default()).unwrap();
+        }
+        let mesh = Mesh::start(Arc::clone(&hub), &far, &[Peer { key: near.public_key(), url: None }]);
+        let url = format!("whimbrel://{}@{}", far.public_key(), far.local_addr().unwrap());
+        let mocket = near.connect(&url).await.unwrap();
+        let accepted = tokio::spawn(mesh.accepted(far.accept().await.unwrap()));
+        let origin = Origin { broker: peer, epoch: 7 };
+        let hello = Hello { version: VERSION, cluster: ClusterId(1), origin, channels: vec![channel] };
+        mocket.send(MeshFrame::Hello(hello).encode()).await.unwrap();
+        // Far more than all windows and queues hold is asked for, and nothing is read.
+        let all = Range { first: 1, last: 200 };
+        for _ in 0..200 {
+            let request = MeshFrame::Request(channel, hub.own().unwrap(), vec![all]);
+            mocket.send(request.encode()).await.unwrap();
+        }
+        let published = Hlc::at(1_700_000_000_000);
+        let stamp = Stamp { origin, sequence: 1, partition: PartitionId(0), ordinal: 1, published };
+        let messages = MeshFrame::Messages(channel, vec![(stamp, message(1), Duration::ZERO)]);
+        mocket.send(messages.encode()).await.unwrap();
+        let arrives = async {
+            while hub.report()[0].arrived < 201 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        timeout(PATIENCE, arrives).await.expect("what the peer publishes is taken");
+        accepted.abort();
+    }
 }
