@@ -45,7 +45,7 @@ fn lines(running: Running) -> Vec<String> {
     String::from_utf8(stdout).unwrap().lines().map(str::to_owned).collect()
 }
 
-fn until(what: &str, is_so: impl Fn() -> bool) {
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_so() {
         assert!(start.elapsed() < PATIENCE, "{what}");
@@ -189,6 +189,31 @@ fn clients_may_do_what_the_file_says() {
             .unwrap();
         output.status.success() && output.stdout == b"x\n"
     });
+}
+
+/// Whoever reads no further, or names a filter that is refused, loses nothing of the state.
+#[test]
+fn regression_a_state_covers_only_what_was_printed_and_accepted() {
+    let home = Home::new("broker-state");
+    let config = home.file("broker.toml");
+    let text = "[listen]\naddress = '127.0.0.1:0'\n[other_clients]\npublish = '#'\nsubscribe = 'a/#'\n";
+    std::fs::write(&config, text).unwrap();
+    let broker = Running::listening(whimbrel(&home).args(["broker", "run", "--config"]).arg(&config));
+    let url = &broker.listening;
+    let state = home.file("state");
+    let state = state.to_str().unwrap();
+    let with =
+        |filter: &str, more: &[&str]| subscriber(&home, url, filter, &[&["--state", state], more].concat());
+    let (first, _) = Running::saying(&mut with("a/b", &["--count", "5"]), "attached at broker ");
+    publish(&home, url, "a/b", numbers(0..5));
+    assert_eq!(lines(first), numbers(0..5));
+    publish(&home, url, "a/b", numbers(5..105));
+    assert_fails(&with("#", &[]).output().unwrap(), "may not subscribe to `#`");
+    let mut unread = with("a/b", &[]).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    drop(unread.stdout.take());
+    until("it ends", || unread.try_wait().unwrap().is_some());
+    assert!(unread.wait().unwrap().success(), "a reader that is gone is no error");
+    assert_eq!(lines(Running::started(&mut with("a/b", &["--count", "100"]))), numbers(5..105));
 }
 
 /// Three brokers that are linked with each other.

@@ -1,6 +1,6 @@
 //! `whimbrel sub`: subscribes.
 
-use std::io::Write;
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -91,6 +91,8 @@ fn slow(text: &str) -> Result<Slow, String> {
 struct Kept {
     file: StateFile,
     saved: Instant,
+    /// Whether a broker has accepted the selection.
+    is_attached: bool,
     is_dirty: bool,
 }
 
@@ -130,21 +132,23 @@ impl SubCommand {
         } else if let Some(path) = &self.state {
             let (file, state) = open(path, cluster, wanted)?;
             subscribing.durability = Durability::SemiDurable(Some(state));
-            kept = Some(Kept { file, saved: Instant::now(), is_dirty: false });
+            kept = Some(Kept { file, saved: Instant::now(), is_attached: false, is_dirty: false });
         }
         let mut subscription = client.subscribe(subscribing);
+        let mut out = BufWriter::new(std::io::stdout());
         let received = tokio::select! {
-            received = self.receive(&mut subscription, &mut kept) => received,
+            received = self.receive(&mut subscription, &mut kept, &mut out) => received,
             signal = &mut signal => Err(signal.into()),
         };
-        // What was printed is saved, however it ends.
-        if let Some(kept) = &mut kept {
+        // The state covers what was printed, however this ends, and nothing else.
+        let flushed = out.flush().map_err(output_error);
+        if let Some(kept) = kept.as_mut().filter(|kept| kept.is_dirty && flushed.is_ok()) {
             kept.save(&subscription)?;
         }
         drop((subscription, client));
         // What is on its way is wanted no more, so nobody waits for it.
         abort_all(&endpoint, "done").await;
-        received
+        received.and(flushed)
     }
 
     /// Waits until a broker has answered, however long. A person who waits hears so.
@@ -159,9 +163,13 @@ impl SubCommand {
         }
     }
 
-    async fn receive(&self, subscription: &mut Subscription, kept: &mut Option<Kept>) -> anyhow::Result<()> {
+    async fn receive(
+        &self,
+        subscription: &mut Subscription,
+        kept: &mut Option<Kept>,
+        out: &mut impl Write,
+    ) -> anyhow::Result<()> {
         let shown = Shown { json: self.json, topics: self.topics };
-        let mut out = std::io::BufWriter::new(std::io::stdout());
         let mut left = self.count.unwrap_or(u64::MAX);
         while left > 0 {
             let next = match subscription.try_recv() {
@@ -182,25 +190,31 @@ impl SubCommand {
             };
             match next {
                 Some(Event::Message(delivery)) => {
-                    shown.print(&delivery, &mut out)?;
+                    shown.print(&delivery, out)?;
                     left -= 1;
                 }
                 Some(Event::Refused(refusal)) => {
                     anyhow::bail!("the broker refuses the subscription: {refusal}")
                 }
                 Some(Event::Failed(error)) => return Err(error.into()),
-                Some(event) => tell(&event),
+                Some(event) => {
+                    if let (Some(kept), Event::Attached(_)) = (&mut *kept, &event) {
+                        kept.is_attached = true;
+                    }
+                    tell(&event);
+                }
                 None => anyhow::bail!("the client was stopped"),
             }
             if let Some(kept) = kept {
-                kept.is_dirty = true;
-                if kept.saved.elapsed() >= SAVE_EVERY {
+                // Before, a broker may still refuse the selection.
+                kept.is_dirty = kept.is_attached;
+                if kept.is_dirty && kept.saved.elapsed() >= SAVE_EVERY {
                     out.flush().map_err(output_error)?;
                     kept.save(subscription)?;
                 }
             }
         }
-        out.flush().map_err(output_error)
+        Ok(())
     }
 }
 

@@ -50,6 +50,7 @@ impl StateFile {
     }
 
     /// Opens the state of `subscription`, or begins it with the name `id`. Returns also whether the file had another filter or selector.
+    /// It keeps that, with its coverage, until [`StateFile::save`]: a broker may refuse the new one.
     ///
     /// # Errors
     /// As [`StateFile::open`].
@@ -61,9 +62,10 @@ impl StateFile {
     ) -> Result<(Self, SubscriptionState, bool), StateError> {
         let (mut file, found) = Self::open(path, cluster)?;
         let mut state = found.unwrap_or_else(|| SubscriptionState::new(id, cluster, subscription.clone()));
-        let changed = state.select(subscription);
+        // Of the generation, no other device may have a higher one.
         state.attach();
         file.save(&state)?;
+        let changed = state.select(subscription);
         Ok((file, state, changed))
     }
 
@@ -252,9 +254,14 @@ mod tests {
         file.save(&state).unwrap();
         drop(file);
         let other = Subscription { selector: None, ..fish() };
-        let (_file, state, changed) =
+        let (file, state, changed) =
             StateFile::attach(&folder.file(), SubscriptionId(5), HERE, other).unwrap();
         assert!(changed && state.coverage().of(ChannelId(0)).is_none());
+        // It was not saved, so that the former selection is there still.
+        drop(file);
+        let (_file, state, changed) =
+            StateFile::attach(&folder.file(), SubscriptionId(5), HERE, fish()).unwrap();
+        assert!(!changed && state.coverage().of(ChannelId(0)).is_some());
     }
 
     #[test]
