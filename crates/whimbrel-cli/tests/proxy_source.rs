@@ -10,13 +10,13 @@ mod networks;
 mod programs;
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::net::{SocketAddr, TcpListener};
 use std::process::Command;
 use std::time::Duration;
 
 use common::{Running, assert_fails, whimbrel};
 use networks::{Net, Networks};
-use programs::{again, dial, udp};
+use programs::{asks, dial, udp};
 
 /// What a far proxy says of its peer.
 const NAMES: &str = "source = ['10.1.0.0/16', 'fd01::/16']";
@@ -72,22 +72,6 @@ fn tcp(net: &Net, server: &Net, address: &str) -> (SocketAddr, SocketAddr) {
     (program.local_addr().unwrap(), from)
 }
 
-/// A program asks a server by a datagram until it has the answer. Returns the address that the server sees.
-fn ask(program: &UdpSocket, server: &UdpSocket) -> SocketAddr {
-    let mut buffer = [0; 100];
-    server.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
-    let seen = (0..100).find_map(|_| {
-        program.send_to(b"question", server.local_addr().unwrap()).unwrap();
-        server.recv_from(&mut buffer).ok()
-    });
-    let (_, from) = seen.expect("the datagram arrives");
-    while server.recv_from(&mut buffer).is_ok() {}
-    server.send_to(b"answer", from).unwrap();
-    let (length, source) = again(|| program.recv_from(&mut buffer)).unwrap();
-    assert_eq!((&buffer[..length], source), (&b"answer"[..], server.local_addr().unwrap()));
-    from
-}
-
 #[test]
 fn a_server_sees_programs_where_they_are_as_far_as_the_file_says() {
     let Some((networks, server)) = networks("source") else { return };
@@ -106,18 +90,18 @@ fn a_server_sees_programs_where_they_are_as_far_as_the_file_says() {
             program
         });
         let (one, other) = server.run(|| (udp(address), udp(address)));
-        assert_eq!(ask(&own, &one), own.local_addr().unwrap());
-        assert_eq!(ask(&own, &other), own.local_addr().unwrap(), "to every server it is the same");
+        assert_eq!(asks(&own, &one), own.local_addr().unwrap());
+        assert_eq!(asks(&own, &other), own.local_addr().unwrap(), "to every server it is the same");
     }
     // Another session of the same peer goes on with the same addresses, though the former one has them still.
     let own = networks.client.run(|| udp("10.1.0.2:0"));
     let one = server.run(|| udp("10.3.0.2:0"));
-    assert_eq!(ask(&own, &one), own.local_addr().unwrap());
+    assert_eq!(asks(&own, &one), own.local_addr().unwrap());
     near.signal("-KILL");
     near.end();
     let near =
         networks.started(&mut networks.near(&far.listening, "interfaces = ['lan0']\noutput = true", ""));
-    assert_eq!(ask(&own, &one), own.local_addr().unwrap());
+    assert_eq!(asks(&own, &one), own.local_addr().unwrap());
     // Taken out of the file, it holds for new flows.
     drop(far_command(&networks, ""));
     let said =

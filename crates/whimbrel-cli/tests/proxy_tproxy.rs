@@ -204,17 +204,16 @@ fn a_killed_proxy_leaves_only_what_cleanup_finds_and_others_stay() {
     first.end();
     until("the table is gone", || tables() == "table inet mine\ntable inet whimbrel1\n");
     assert!(networks.left().contains("lookup 7700"), "a rule is left: {}", networks.left());
-    let cleanup = |all: &[&str]| {
-        let mut command = common::whimbrel(&networks.homes[0]);
-        command.args(["proxy", "cleanup"]).args(all);
-        let output = networks.gate.run(|| command.output().unwrap());
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap()
-    };
-    assert_eq!(cleanup(&[]), "took away rules and routes of 1 proxy; left alone what runs: 1 proxy\n");
+    assert_eq!(
+        networks.cleanup(&[]),
+        "took away rules and routes of 1 proxy; left alone what runs: 1 proxy\n"
+    );
     let left = networks.left();
     assert!(!left.contains("7700") && left.contains("lookup 7702") && left.contains("whimbrel1"), "{left}");
-    assert_eq!(cleanup(&[]), "no killed proxy left rules or routes; left alone what runs: 1 proxy\n");
+    assert_eq!(
+        networks.cleanup(&[]),
+        "no killed proxy left rules or routes; left alone what runs: 1 proxy\n"
+    );
     assert!(networks.gate.command("ip -4 route show table 7700").contains("10.77.0.0/16"), "others' stays");
     // The next one takes away what the one before left, and works.
     second.signal("-KILL");
@@ -375,12 +374,7 @@ fn a_kill_switch_rejects_what_a_killed_proxy_carried() {
     server.0.set_nonblocking(true).unwrap();
     server.1.set_nonblocking(true).unwrap();
     assert!(server.0.accept().is_err() && server.1.recv(&mut [0; 9]).is_err(), "nothing went in the clear");
-    let cleanup = |all: &[&str]| {
-        let mut command = common::whimbrel(&networks.homes[0]);
-        command.args(["proxy", "cleanup"]).args(all);
-        String::from_utf8(networks.gate.run(|| command.output().unwrap()).stdout).unwrap()
-    };
-    let said = cleanup(&[]);
+    let said = networks.cleanup(&[]);
     assert!(said.contains("the kill switch of 1 proxy still rejects traffic"), "{said}");
     // The next one gets through, and takes the switch away when it is stopped.
     let near = networks.started(&mut networks.near(&pair.far.listening, &tproxy, ""));
@@ -393,7 +387,7 @@ fn a_kill_switch_rejects_what_a_killed_proxy_carried() {
     near.signal("-KILL");
     near.end();
     assert_eq!(
-        cleanup(&["--all"]),
+        networks.cleanup(&["--all"]),
         "took away rules and routes of 1 proxy; removed the kill switch of 1 proxy\n"
     );
     assert_eq!(networks.left(), "");

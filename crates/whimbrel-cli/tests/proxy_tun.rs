@@ -7,6 +7,7 @@ mod common;
 #[path = "tproxy/networks.rs"]
 mod networks;
 #[path = "tproxy/programs.rs"]
+#[allow(dead_code, reason = "each test file uses a part")]
 mod programs;
 
 use std::io::{ErrorKind, Read, Write};

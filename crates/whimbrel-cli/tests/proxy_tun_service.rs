@@ -22,8 +22,8 @@ use std::time::Duration;
 
 use networks::{Networks, Pair, until};
 use pinger::{Heard, Pinger};
-use programs::{again, dial, exchange, payload, read_to_end, talk, udp};
-use replaceable::{BUSY, Near, asks, connected, send, talks};
+use programs::{again, dial, exchange, talk, udp};
+use replaceable::{Flows, Near, connected, talks};
 
 /// What hosts behind the gateway and its own programs send there is intercepted.
 const ROUTES: &str = "[in.tun]\nroutes = ['10.0.0.0/8', 'fd00::/8']\nexcept = ['10.1.0.0/16', '10.2.0.0/16', 'fd01::/16', 'fd02::/16']\ninterfaces = ['lan0']";
@@ -109,12 +109,7 @@ fn a_kill_switch_rejects_what_a_killed_proxy_carried() {
     watch(&networks);
     // The rest of a connection that was there goes nowhere, either.
     drop((own, server));
-    let cleanup = |all: &[&str]| {
-        let mut command = common::whimbrel(&networks.homes[0]);
-        command.args(["proxy", "cleanup"]).args(all);
-        String::from_utf8(networks.gate.run(|| command.output().unwrap()).stdout).unwrap()
-    };
-    let said = cleanup(&[]);
+    let said = networks.cleanup(&[]);
     assert!(said.contains("the kill switch of 1 proxy still rejects traffic"), "{said}");
     rejects();
     // The next one gets through. While somebody has taken its interface away, all is rejected, too.
@@ -130,7 +125,7 @@ fn a_kill_switch_rejects_what_a_killed_proxy_carried() {
     third.signal("-KILL");
     third.end();
     assert_eq!(
-        cleanup(&["--all"]),
+        networks.cleanup(&["--all"]),
         "took away rules and routes of 1 proxy; removed the kill switch of 1 proxy\n"
     );
     assert_eq!(networks.left(), "");
@@ -172,20 +167,8 @@ fn flows_go_on_when_the_proxy_is_replaced() {
     let far = networks.start_far();
     let all = &*format!("{ROUTES}\nkill_switch = true");
     let mut near = Near::start(&networks, &far.listening, all);
-    let mut idle = connected(&networks, &networks.client, "10.9.0.1:0");
-    let mut idle_v6 = connected(&networks, &networks.client, "[fd09::1]:0");
-    let mut own = connected(&networks, &networks.gate, "10.9.0.1:0");
-    let mut left_out = connected(&networks, &networks.client, "10.9.0.2:0");
-    let (program, server) =
-        (networks.client.run(|| udp("0.0.0.0:0")), networks.far.run(|| udp("10.9.0.1:0")));
-    let seen_as = asks(&program, &server);
-    let (busy, serving) = connected(&networks, &networks.client, "10.9.0.1:0");
-    let bytes = payload(BUSY);
-    thread::scope(|scope| {
-        for tcp in [&busy, &serving] {
-            scope.spawn(|| send(tcp, &bytes));
-            scope.spawn(|| assert!(read_to_end(tcp) == bytes, "every byte, in order, once"));
-        }
+    let mut flows = Flows::open(&networks);
+    flows.while_busy(|| {
         near.is_left_alone();
         near.replace(all);
         thread::sleep(Duration::from_millis(200));
@@ -198,16 +181,13 @@ fn flows_go_on_when_the_proxy_is_replaced() {
         near.is_not_replaced("[in]\nsocks = '127.0.0.1:0'", "this file has no [in.tun]");
         near.replace(all);
     });
-    for flow in [&mut idle, &mut idle_v6, &mut own, &mut left_out] {
-        talks(flow);
-    }
-    assert_eq!(asks(&program, &server), seen_as, "the far end knows the program still");
+    flows.go_on();
     exchange(&networks, &networks.client, "[fd09::1]:0");
     exchange(&networks, &networks.gate, "10.9.0.1:0");
     assert!(!in_the_clear(&networks));
     // Longer than the table of connections remembers one that nobody serves.
     thread::sleep(Duration::from_secs(35));
-    talks(&mut idle);
+    talks(&mut flows.idle[0]);
     // Other settings.
     near.replace(&ROUTES.replace("'10.2.0.0/16'", "'10.2.0.0/16', '10.9.0.2/32'"));
     let direct = networks.far.run(|| TcpListener::bind("10.9.0.2:0").unwrap());
@@ -217,9 +197,9 @@ fn flows_go_on_when_the_proxy_is_replaced() {
         let program = networks.client.run(|| dial(&address));
         program.is_ok() && direct.accept().unwrap().1.ip().to_string() == "10.1.0.2"
     });
-    for flow in [&mut idle, &mut idle_v6, &mut own] {
-        talks(flow);
-    }
+    // The one that they leave alone has ended.
+    flows.idle.pop();
+    flows.go_on();
     until("the kill switch is gone", || !networks.left().contains("prohibit"));
     near.running.signal("-TERM");
     assert_eq!(near.running.end().0, Some(0));

@@ -184,6 +184,15 @@ impl Networks {
         command
     }
 
+    /// Runs `whimbrel proxy cleanup` at the gateway, which must succeed. Returns its output.
+    pub(crate) fn cleanup(&self, more: &[&str]) -> String {
+        let mut command = whimbrel(&self.homes[0]);
+        command.args(["proxy", "cleanup"]).args(more);
+        let output = self.gate.run(|| command.output().unwrap());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
     /// Returns everything of ours that is in the gateway's kernel.
     pub(crate) fn left(&self) -> String {
         let mut left = self.gate.command("nft list tables");

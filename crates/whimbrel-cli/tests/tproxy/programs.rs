@@ -3,6 +3,7 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::thread;
+use std::time::Duration;
 
 use crate::networks::{FAR, Net, Networks, PATIENCE};
 
@@ -94,4 +95,21 @@ pub(crate) fn talk(networks: &Networks, net: &Net, [server, third]: [&str; 2]) {
     let (got, from) = again(|| third.recv_from(&mut buffer)).unwrap();
     assert_eq!(got, 3);
     assert!(FAR.contains(&&*from.ip().to_string()) || from.ip().to_string() == "10.2.0.2", "{from}");
+}
+
+/// A program sends a datagram until the server has it. Returns the address that the server sees.
+pub(crate) fn asks(program: &UdpSocket, server: &UdpSocket) -> std::net::SocketAddr {
+    let mut buffer = [0; 100];
+    server.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    // A session that is on its way loses datagrams.
+    let seen = (0..300).find_map(|_| {
+        program.send_to(b"question", server.local_addr().unwrap()).unwrap();
+        server.recv_from(&mut buffer).ok()
+    });
+    let (_, from) = seen.expect("the datagram arrives");
+    while server.recv_from(&mut buffer).is_ok() {}
+    server.send_to(b"answer", from).unwrap();
+    let (length, source) = again(|| program.recv_from(&mut buffer)).unwrap();
+    assert_eq!((&buffer[..length], source), (&b"answer"[..], server.local_addr().unwrap()));
+    from
 }

@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use crate::common::{Running, assert_fails};
 use crate::networks::{Networks, PATIENCE, until};
-use crate::programs::{again, dial};
+use crate::programs::{asks, dial, payload, read_to_end, udp};
 
 /// The bytes that a busy flow has in each direction, and the pause between its parts.
-pub(crate) const BUSY: usize = 20_000_000;
+const BUSY: usize = 20_000_000;
 const PACE: Duration = Duration::from_millis(20);
 
 /// A near proxy that can be replaced.
@@ -77,7 +77,48 @@ fn command(networks: &Networks, url: &str, way_in: &str) -> Command {
     networks.near_by(url, way_in, &more)
 }
 
-pub(crate) fn send(mut tcp: &TcpStream, bytes: &[u8]) {
+/// Programs that talk through the proxy: idle connections, one that is busy in both directions, and one with datagrams.
+pub(crate) struct Flows {
+    pub(crate) idle: Vec<(TcpStream, TcpStream)>,
+    busy: (TcpStream, TcpStream),
+    program: UdpSocket,
+    server: UdpSocket,
+    seen_as: std::net::SocketAddr,
+}
+
+impl Flows {
+    /// Opens them: the idle ones in IPv4, in IPv6, of the gateway's own, and to 10.9.0.2, which other settings may leave alone.
+    pub(crate) fn open(networks: &Networks) -> Self {
+        let (client, gate) = (&networks.client, &networks.gate);
+        let idle =
+            [(client, "10.9.0.1:0"), (client, "[fd09::1]:0"), (gate, "10.9.0.1:0"), (client, "10.9.0.2:0")];
+        let idle = idle.map(|(net, address)| connected(networks, net, address)).into();
+        let program = client.run(|| udp("0.0.0.0:0"));
+        let server = networks.far.run(|| udp("10.9.0.1:0"));
+        let seen_as = asks(&program, &server);
+        Self { idle, busy: connected(networks, client, "10.9.0.1:0"), program, server, seen_as }
+    }
+
+    /// Does something while the busy connection is. It loses no byte.
+    pub(crate) fn while_busy(&self, act: impl FnOnce()) {
+        let bytes = payload(BUSY);
+        thread::scope(|scope| {
+            for tcp in [&self.busy.0, &self.busy.1] {
+                scope.spawn(|| send(tcp, &bytes));
+                scope.spawn(|| assert!(read_to_end(tcp) == bytes, "every byte, in order, once"));
+            }
+            act();
+        });
+    }
+
+    /// All that are not over talk, and the far end knows the one with datagrams still.
+    pub(crate) fn go_on(&mut self) {
+        self.idle.iter_mut().for_each(talks);
+        assert_eq!(asks(&self.program, &self.server), self.seen_as);
+    }
+}
+
+fn send(mut tcp: &TcpStream, bytes: &[u8]) {
     for part in bytes.chunks(BUSY / 200) {
         tcp.write_all(part).unwrap();
         thread::sleep(PACE);
@@ -105,21 +146,4 @@ pub(crate) fn talks((program, server): &mut (TcpStream, TcpStream)) {
         to.read_exact(&mut read).unwrap();
         assert_eq!(&read, b"question");
     }
-}
-
-/// A program sends a datagram until the server has it. Returns the address that the server sees.
-pub(crate) fn asks(program: &UdpSocket, server: &UdpSocket) -> std::net::SocketAddr {
-    let mut buffer = [0; 100];
-    server.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
-    // A session that is on its way loses datagrams.
-    let seen = (0..300).find_map(|_| {
-        program.send_to(b"question", server.local_addr().unwrap()).unwrap();
-        server.recv_from(&mut buffer).ok()
-    });
-    let (_, from) = seen.expect("the datagram arrives");
-    while server.recv_from(&mut buffer).is_ok() {}
-    server.send_to(b"answer", from).unwrap();
-    let (length, source) = again(|| program.recv_from(&mut buffer)).unwrap();
-    assert_eq!((&buffer[..length], source), (&b"answer"[..], server.local_addr().unwrap()));
-    from
 }

@@ -5,8 +5,8 @@ use std::thread;
 use std::time::Duration;
 
 use crate::networks::{Networks, until};
-use crate::programs::{dial, exchange, payload, read_to_end, udp};
-use crate::replaceable::{BUSY, Near, asks, connected, send, talks};
+use crate::programs::{dial, exchange};
+use crate::replaceable::{Flows, Near};
 
 /// What a near proxy's file says of interception, with these settings.
 fn tproxy(settings: &str) -> String {
@@ -23,20 +23,8 @@ fn intercepted_flows_go_on_when_the_proxy_is_replaced() {
     let far = networks.start_far();
     let all = &*tproxy("interfaces = ['lan0']\noutput = true\nkill_switch = true");
     let mut near = Near::start(&networks, &far.listening, all);
-    let mut idle = connected(&networks, &networks.client, "10.9.0.1:0");
-    let mut idle_v6 = connected(&networks, &networks.client, "[fd09::1]:0");
-    let mut own = connected(&networks, &networks.gate, "10.9.0.1:0");
-    let mut left_out = connected(&networks, &networks.client, "10.9.0.2:0");
-    let (program, server) =
-        (networks.client.run(|| udp("0.0.0.0:0")), networks.far.run(|| udp("10.9.0.1:0")));
-    let seen_as = asks(&program, &server);
-    let (busy, serving) = connected(&networks, &networks.client, "10.9.0.1:0");
-    let bytes = payload(BUSY);
-    thread::scope(|scope| {
-        for tcp in [&busy, &serving] {
-            scope.spawn(|| send(tcp, &bytes));
-            scope.spawn(|| assert!(read_to_end(tcp) == bytes, "every byte, in order, once"));
-        }
+    let mut flows = Flows::open(&networks);
+    flows.while_busy(|| {
         near.is_left_alone();
         near.replace(all);
         thread::sleep(Duration::from_millis(200));
@@ -44,10 +32,7 @@ fn intercepted_flows_go_on_when_the_proxy_is_replaced() {
         near.is_not_replaced(&format!("{all}\nport = 7000"), "port: the running proxy intercepts with 7893");
         near.replace(all);
     });
-    for flow in [&mut idle, &mut idle_v6, &mut own, &mut left_out] {
-        talks(flow);
-    }
-    assert_eq!(asks(&program, &server), seen_as, "the far end knows the program still");
+    flows.go_on();
     exchange(&networks, &networks.client, "[fd09::1]:0");
     exchange(&networks, &networks.gate, "10.9.0.1:0");
     assert!(!in_the_clear());
@@ -60,9 +45,7 @@ fn intercepted_flows_go_on_when_the_proxy_is_replaced() {
         direct.accept().unwrap().1.ip().to_string()
     };
     until("the settings have changed", || source() == "10.1.0.2");
-    for flow in [&mut idle, &mut idle_v6, &mut own, &mut left_out] {
-        talks(flow);
-    }
+    flows.go_on();
     assert!(!networks.left().contains("whimbrel_kill0"), "{}", networks.left());
     // What a process has taken over goes with it.
     near.running.signal("-KILL");
