@@ -11,7 +11,7 @@ use super::{MISUSED, Mesh, link};
 /// The pause before a broker is dialled again.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Dials again and again, as long as the endpoint is open.
+/// Dials again and again, as long as the process lives.
 pub(super) async fn run(mesh: Arc<Mesh>, endpoint: Endpoint, url: Url) {
     loop {
         if let Ok(mocket) = endpoint.connect(&url).await

@@ -14,7 +14,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use whimbrel_pubsub::codec::{Malformed, Parser, put_bytes, put_varint};
 use whimbrel_pubsub::coverage::{ClusterId, MOST_CHANNELS, Range};
-use whimbrel_pubsub::message::{BrokerId, ChannelId, LAST_SEQUENCE, LONGEST_MESSAGE, Message, Origin, Stamp};
+use whimbrel_pubsub::message::{ChannelId, LAST_SEQUENCE, LONGEST_MESSAGE, Message, Origin, Stamp};
 
 use crate::hub::Aged;
 
@@ -69,7 +69,7 @@ impl MeshFrame {
                 out.push(HELLO);
                 out.extend_from_slice(&version.to_le_bytes());
                 out.extend_from_slice(&cluster.0.to_le_bytes());
-                put_origin(&mut out, origin);
+                origin.encode(&mut out);
                 put_varint(&mut out, channels.len() as u64);
                 channels.iter().for_each(|channel| put_varint(&mut out, channel.0.into()));
             }
@@ -87,20 +87,20 @@ impl MeshFrame {
                 put_varint(&mut out, channel.0.into());
                 put_varint(&mut out, heads.len() as u64);
                 for (origin, highest) in heads {
-                    put_origin(&mut out, origin);
+                    origin.encode(&mut out);
                     put_varint(&mut out, *highest);
                 }
             }
             Self::Request(channel, origin, ranges) => {
                 out.push(REQUEST);
                 put_varint(&mut out, channel.0.into());
-                put_origin(&mut out, origin);
+                origin.encode(&mut out);
                 put_ranges(&mut out, ranges);
             }
             Self::Denials(channel, origin, gone, absent) => {
                 out.push(DENIALS);
                 put_varint(&mut out, channel.0.into());
-                put_origin(&mut out, origin);
+                origin.encode(&mut out);
                 put_ranges(&mut out, gone);
                 put_ranges(&mut out, absent);
             }
@@ -119,7 +119,7 @@ impl MeshFrame {
             HELLO => Self::Hello(Hello {
                 version: u16::from_le_bytes(parser.array()?),
                 cluster: ClusterId(u128::from_le_bytes(parser.array()?)),
-                origin: origin(&mut parser)?,
+                origin: Origin::parse(&mut parser)?,
                 channels: {
                     let number = parser.number(MOST_CHANNELS)?;
                     (0..number).map(|_| channel(&mut parser)).collect::<Result<_, _>>()?
@@ -137,15 +137,17 @@ impl MeshFrame {
                 let channel = channel(&mut parser)?;
                 let number = parser.number(MOST_ORIGINS)?;
                 let heads = (0..number).map(|_| {
-                    let origin = origin(&mut parser)?;
+                    let origin = Origin::parse(&mut parser)?;
                     let highest = parser.varint()?;
                     if highest > LAST_SEQUENCE { Err(Malformed) } else { Ok((origin, highest)) }
                 });
                 Self::Heads(channel, heads.collect::<Result<_, _>>()?)
             }
-            REQUEST => Self::Request(channel(&mut parser)?, origin(&mut parser)?, ranges(&mut parser)?),
+            REQUEST => {
+                Self::Request(channel(&mut parser)?, Origin::parse(&mut parser)?, ranges(&mut parser)?)
+            }
             DENIALS => {
-                let (channel, origin) = (channel(&mut parser)?, origin(&mut parser)?);
+                let (channel, origin) = (channel(&mut parser)?, Origin::parse(&mut parser)?);
                 Self::Denials(channel, origin, ranges(&mut parser)?, ranges(&mut parser)?)
             }
             _ => return Err(Malformed),
@@ -157,16 +159,6 @@ impl MeshFrame {
 /// Whether these bytes are no frame, or one that reads the same once it was written again.
 pub(crate) fn read_again(bytes: &Bytes) -> bool {
     MeshFrame::parse(bytes).is_none_or(|frame| MeshFrame::parse(&frame.encode()) == Some(frame))
-}
-
-fn put_origin(out: &mut Vec<u8>, origin: &Origin) {
-    out.extend_from_slice(&origin.broker.0.to_le_bytes());
-    out.extend_from_slice(&origin.epoch.to_le_bytes());
-}
-
-fn origin(parser: &mut Parser<'_>) -> Result<Origin, Malformed> {
-    let broker = BrokerId(u64::from_le_bytes(parser.array()?));
-    Ok(Origin { broker, epoch: u64::from_le_bytes(parser.array()?) })
 }
 
 fn channel(parser: &mut Parser<'_>) -> Result<ChannelId, Malformed> {
@@ -204,7 +196,7 @@ fn ranges(parser: &mut Parser<'_>) -> Result<Vec<Range>, Malformed> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use whimbrel_pubsub::message::{Draft, Hlc, PartitionId};
+    use whimbrel_pubsub::message::{BrokerId, Draft, Hlc, PartitionId};
 
     use super::*;
 

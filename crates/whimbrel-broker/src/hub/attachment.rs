@@ -233,13 +233,6 @@ impl Attachment {
         }
         coverage
     }
-
-    /// The number of arrivals that it has not looked at.
-    pub fn lag(&self) -> u64 {
-        let lags =
-            self.readers.iter().filter_map(|(id, reader)| Some(reader.lag(&self.hub.room(*id)?.read())));
-        lags.sum()
-    }
 }
 
 impl Drop for Attachment {

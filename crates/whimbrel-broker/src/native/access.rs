@@ -1,7 +1,7 @@
 //! What clients may do.
 
 use std::collections::BTreeMap;
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use whimbrel::PublicKey;
 use whimbrel_pubsub::topic::TopicFilter;
@@ -21,9 +21,16 @@ pub struct Access(RwLock<Rules>);
 
 #[derive(Debug)]
 struct Rules {
-    clients: BTreeMap<PublicKey, Permissions>,
+    clients: BTreeMap<PublicKey, Arc<Permissions>>,
     /// Of clients that are not listed.
-    others: Permissions,
+    others: Arc<Permissions>,
+}
+
+impl Rules {
+    fn new(clients: BTreeMap<PublicKey, Permissions>, others: Permissions) -> Self {
+        let clients = clients.into_iter().map(|(key, permissions)| (key, Arc::new(permissions)));
+        Self { clients: clients.collect(), others: Arc::new(others) }
+    }
 }
 
 impl Permissions {
@@ -47,17 +54,17 @@ impl Permissions {
 impl Access {
     /// Permissions of listed clients, and of all others.
     pub fn new(clients: BTreeMap<PublicKey, Permissions>, others: Permissions) -> Self {
-        Self(RwLock::new(Rules { clients, others }))
+        Self(RwLock::new(Rules::new(clients, others)))
     }
 
     /// The permissions of a client.
-    pub fn of(&self, key: Option<&PublicKey>) -> Permissions {
+    pub fn of(&self, key: Option<&PublicKey>) -> Arc<Permissions> {
         let rules = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        key.and_then(|key| rules.clients.get(key)).unwrap_or(&rules.others).clone()
+        Arc::clone(key.and_then(|key| rules.clients.get(key)).unwrap_or(&rules.others))
     }
 
     /// Takes other permissions. Publishers are judged by them from now on, and subscriptions that come.
     pub fn replace(&self, clients: BTreeMap<PublicKey, Permissions>, others: Permissions) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Rules { clients, others };
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Rules::new(clients, others);
     }
 }

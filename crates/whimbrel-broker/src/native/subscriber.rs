@@ -37,7 +37,7 @@ pub(super) async fn run(
     mut stream: MessageStream,
     first: Option<Bytes>,
     client: ClientId,
-    permissions: Permissions,
+    permissions: Arc<Permissions>,
     most: usize,
     roomy: Arc<Semaphore>,
 ) {

@@ -10,13 +10,11 @@
 mod arriving;
 mod counting;
 mod judging;
-mod pacing;
 mod reader;
 mod reading;
 mod retaining;
 mod telling;
 mod wish;
 
-pub use pacing::Pacing;
 pub use reader::{Read, Reader};
 pub use wish::{From, Recover, Slow, Wanted, Wish};

@@ -7,7 +7,7 @@ use super::subscription::{Arrived, run};
 use super::{ClientError, Durability, Link, Subscribing};
 use crate::coverage::{Count, Delivery, Fate, Heard, Outstanding, Recovered, SubscriptionState, Told};
 use crate::frame::Refusal;
-use crate::message::{Origin, Publication, Publications};
+use crate::message::{Origin, Publications};
 
 /// The publishers whose repeated messages are recognised.
 const MOST_PUBLISHERS: usize = 1_024;
@@ -126,11 +126,7 @@ impl Subscription {
     fn is_first(&mut self, delivery: &Delivery) -> bool {
         let Some(publication) = delivery.message.publication() else { return true };
         let former = self.publications.find(publication).copied();
-        self.note(publication, delivery);
-        former.is_none_or(|former| former == delivery.stamp)
-    }
-
-    fn note(&mut self, publication: Publication, delivery: &Delivery) {
         self.publications.note(publication, delivery.stamp);
+        former.is_none_or(|former| former == delivery.stamp)
     }
 }

@@ -54,12 +54,17 @@ pub struct Stamp {
 }
 
 impl Origin {
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+    /// Appends the origin as it travels: 16 bytes.
+    pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.broker.0.to_le_bytes());
         out.extend_from_slice(&self.epoch.to_le_bytes());
     }
 
-    pub(crate) fn parse(parser: &mut Parser<'_>) -> Result<Self, Malformed> {
+    /// Reads an origin.
+    ///
+    /// # Errors
+    /// There are fewer than 16 bytes.
+    pub fn parse(parser: &mut Parser<'_>) -> Result<Self, Malformed> {
         let broker = BrokerId(u64::from_le_bytes(parser.array()?));
         Ok(Self { broker, epoch: u64::from_le_bytes(parser.array()?) })
     }
