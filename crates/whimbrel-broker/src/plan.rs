@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// What a buffer has to do: messages of one partition, and how long subscribers are away.
+/// The requirements on a buffer: the messages of one partition, the absences of subscribers, and the loss they accept.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Plan {
     /// Messages a second.

@@ -1,4 +1,4 @@
-//! Who connects: clients, and other brokers.
+//! Service for those who connect: clients, and other brokers.
 
 use std::sync::Arc;
 

@@ -18,7 +18,7 @@ use common::{Running, assert_fails, whimbrel};
 use networks::{Net, Networks};
 use programs::{asks, dial, udp};
 
-/// What a far proxy says of its peer.
+/// The line of a far proxy's file that lets its peer speak in the names of programs in these networks.
 const NAMES: &str = "source = ['10.1.0.0/16', 'fd01::/16']";
 
 /// The hosts, and a server behind the far one.

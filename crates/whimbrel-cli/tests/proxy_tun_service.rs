@@ -25,7 +25,7 @@ use pinger::{Heard, Pinger};
 use programs::{again, dial, exchange, talk, udp};
 use replaceable::{Flows, Near, connected, talks};
 
-/// What hosts behind the gateway and its own programs send there is intercepted.
+/// The settings that intercept traffic to these networks, from the gateway's own programs and from hosts behind it.
 const ROUTES: &str = "[in.tun]\nroutes = ['10.0.0.0/8', 'fd00::/8']\nexcept = ['10.1.0.0/16', '10.2.0.0/16', 'fd01::/16', 'fd02::/16']\ninterfaces = ['lan0']";
 
 fn near(networks: &Networks, url: &str, more: &str, rules: &str) -> Command {

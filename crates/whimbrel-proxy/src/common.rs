@@ -1,4 +1,4 @@
-//! What all peers of a proxy share, and so what makes a peer of its settings.
+//! The parts that all peers of a proxy share, with which a peer is made from its settings.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::peer_settings::PeerSettings;
 use crate::relay::{Dictionaries, Flows, Limits, Mark, OwnPorts, Peer, SessionContext};
 use crate::settings::SettingsError;
 
-/// What all peers of a proxy share.
+/// The parts that all peers of a proxy share.
 #[derive(Debug)]
 pub(crate) struct Common {
     pub(crate) limits: Arc<Limits>,

@@ -1,4 +1,4 @@
-//! What people should know.
+//! The news that people should know.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ impl std::fmt::Display for News {
     }
 }
 
-/// Who hears of what people should know.
+/// The callback that hears of [`News`].
 #[derive(Clone)]
 pub(crate) struct Tell(pub(crate) Arc<dyn Fn(News) + Send + Sync>);
 

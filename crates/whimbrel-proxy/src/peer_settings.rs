@@ -22,7 +22,8 @@ pub struct PeerSettings {
     /// Its key, if it is not dialled.
     #[serde(default)]
     pub key: Option<PublicKey>,
-    /// Who begins a session with it. Default: this proxy if there is a `url`, and the peer, too, if this proxy listens.
+    /// The end that begins a session with it.
+    /// Default: this proxy if there is a `url`, and the peer, too, if this proxy listens.
     #[serde(default)]
     pub mode: Mode,
     /// The addresses of this host over which it is reached, with their cost, if only they are to be used. Default: all.
@@ -43,7 +44,7 @@ pub struct PeerSettings {
     pub source: Sources,
 }
 
-/// Who begins a session with a peer.
+/// The end that begins a session with a peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {

@@ -73,7 +73,7 @@ pub struct Proxy {
     pub(crate) paths: Paths,
     pub(crate) admitted: Admitted,
     pub(crate) peers: Roster,
-    /// What ends the dialling of each peer that is dialled.
+    /// For each peer that is dialled, the handle that ends the dialling.
     pub(crate) diallers: BTreeMap<PublicKey, Halt>,
     pub(crate) common: Common,
     pub(crate) ingress: Option<Ingress>,

@@ -12,7 +12,7 @@ use crate::news::News;
 use crate::proxy::Proxy;
 use crate::relay::{Dialler, Halt, PeerState};
 
-/// What sessions over TCP need: see [`Connector::Tcp`](crate::Connector::Tcp).
+/// The keys and the listener that sessions over TCP need: see [`Connector::Tcp`](crate::Connector::Tcp).
 #[derive(Debug)]
 pub struct TcpConnector {
     /// The key that this end proves.

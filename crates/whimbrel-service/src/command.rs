@@ -21,7 +21,7 @@ pub enum Command {
     HandOver(tokio::net::UnixStream),
 }
 
-/// Who asked a service to stop.
+/// The source of the request to stop a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StoppedBy {

@@ -92,7 +92,7 @@ pub fn read(path: &Path) -> io::Result<(Zeroizing<Vec<u8>>, Exposure)> {
     Ok((bytes, Exposure::of(&found)))
 }
 
-/// Who can access a file besides its owner.
+/// The exposure of a file to users other than its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Exposure {
     /// Only the owner can access it.

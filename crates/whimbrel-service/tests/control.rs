@@ -1,4 +1,4 @@
-//! Who may use the control socket of a service, and what becomes of it.
+//! Tests of the control socket of a service: who may use it, and what becomes of it.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -1,4 +1,4 @@
-//! Who publishes: `whimbrel pub`, with numbers as its lines.
+//! The publisher: `whimbrel pub`, with numbers as its lines.
 
 use std::process::Stdio;
 use std::time::Duration;

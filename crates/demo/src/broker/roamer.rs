@@ -16,7 +16,7 @@ use super::cluster::{Alive, Cluster};
 use super::publisher::TOPIC;
 use crate::child::{self, said_by};
 
-/// What a subscriber keeps.
+/// The kind of a subscriber, by the state that it keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     SemiDurable,
@@ -51,7 +51,7 @@ struct Heard {
     recovered: u32,
 }
 
-/// What became of a subscriber.
+/// The results of one subscriber.
 #[derive(Debug)]
 pub(super) struct Roamed {
     pub(super) number: usize,

@@ -1,4 +1,4 @@
-//! What brokers send each other.
+//! The frames that brokers send each other.
 //!
 //! ```text
 //! hello     1  version (2 bytes)  cluster (16 bytes)  origin (16 bytes)  channels (number), each: id
@@ -40,7 +40,7 @@ pub(super) enum MeshFrame {
     Heads(ChannelId, Vec<(Origin, u64)>),
     /// A question for messages of an origin.
     Request(ChannelId, Origin, Vec<Range>),
-    /// What of a question the sender does not have: gone, and never received.
+    /// The ranges of a question that the sender does not have: gone, and never received.
     Denials(ChannelId, Origin, Vec<Range>, Vec<Range>),
 }
 

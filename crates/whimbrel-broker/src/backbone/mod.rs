@@ -1,4 +1,4 @@
-//! What joins the brokers of a cluster: a [`Mesh`] links each with every other over the transport.
+//! The backbone that joins the brokers of a cluster: a [`Mesh`] links each with every other over the transport.
 //!
 //! Messages go from the broker at which they entered to each other one, once. What a link loses, the brokers ask each other for. So a broker
 //! that was cut off, or is new, fills its buffer in the same way.

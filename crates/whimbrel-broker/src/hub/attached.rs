@@ -1,4 +1,4 @@
-//! Who is attached.
+//! The subscriptions that are attached.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

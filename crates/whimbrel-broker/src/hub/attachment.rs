@@ -14,14 +14,14 @@ use crate::matching::Subscription;
 use crate::roaming::{From, Read, Reader, Wanted, Wish};
 use crate::selection::Selection;
 
-/// What a subscription asks for when it comes.
+/// A request to attach a subscription.
 #[derive(Clone, Debug)]
 pub struct Attach {
-    /// What it selects.
+    /// Its filter and selector.
     pub selection: Selection,
     /// How it gets what it missed.
     pub recover: Recover,
-    /// What happens if it is too slow.
+    /// Its treatment if it is too slow.
     pub slow: Slow,
     /// Where it begins.
     pub start: Start,
@@ -47,7 +47,7 @@ pub struct Attachment {
     turn: usize,
 }
 
-/// What reading came to.
+/// The result of reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// The steps are used up, or enough was told. There may be more.
@@ -221,7 +221,7 @@ impl Attachment {
         }
     }
 
-    /// What it has settled, told or not.
+    /// Returns the coverage of everything settled so far, told or not.
     pub fn coverage(&self) -> Coverage {
         let mut coverage = Coverage::default();
         for (id, reader) in &self.readers {

@@ -1,4 +1,4 @@
-//! What brokers tell each other of their channels.
+//! The exchange between brokers about their channels.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -91,7 +91,7 @@ impl Hub {
         }
     }
 
-    /// What is published here from now on, for a link to another broker.
+    /// Returns the source of messages that are published here from now on, for a link to another broker.
     pub fn outgoing(self: &Arc<Self>) -> Outgoing {
         let signal = Arc::new(Signal::default());
         let number = self.links().insert(Arc::clone(&signal));

@@ -1,4 +1,4 @@
-//! What a running broker consists of, whoever speaks to it: its channels, and who is attached.
+//! The core of a running broker, whoever speaks to it: its channels, and the subscriptions that are attached.
 //!
 //! A [`Hub`] takes messages and wakes the subscriptions that may want them. Each [`Attachment`] reads on its own, from the channels'
 //! buffers: nothing is queued for it, so a slow subscriber holds nothing. Gateways turn what it reads into their protocol.
@@ -32,14 +32,14 @@ use attached::Attached;
 use links::Links;
 use room::Room;
 
-/// Who a broker is.
+/// The identity of a broker.
 #[derive(Clone, Debug)]
 pub struct BrokerName {
     /// The cluster.
     pub cluster: ClusterId,
     /// The broker.
     pub broker: BrokerId,
-    /// What people call it.
+    /// Its human-readable name.
     pub name: String,
 }
 
@@ -72,7 +72,7 @@ impl Hub {
         Arc::new(Self { name, clock, rooms, table, attached, turns, links })
     }
 
-    /// Who this broker is.
+    /// Returns the identity of this broker.
     pub fn name(&self) -> &BrokerName {
         &self.name
     }
@@ -131,7 +131,7 @@ impl Hub {
         &self.turns
     }
 
-    /// What the channels hold.
+    /// Returns a report on each channel.
     pub fn report(&self) -> Vec<RoomReport> {
         self.rooms.iter().map(Room::report).collect()
     }

@@ -18,7 +18,7 @@ const TURNS: u64 = 8;
 /// A channel as it is configured.
 #[derive(Clone, Debug)]
 pub struct ChannelRules {
-    /// What people call it.
+    /// Its human-readable name.
     pub name: String,
     /// The topics that belong to it.
     pub topics: Vec<TopicFilter>,
@@ -55,10 +55,10 @@ pub(super) struct Room {
     since_turn: AtomicU64,
 }
 
-/// What a channel holds.
+/// A report on one channel: its counts, and the figures of its partitions.
 #[derive(Clone, Debug)]
 pub struct RoomReport {
-    /// What people call it.
+    /// Its human-readable name.
     pub name: String,
     /// The number of messages that arrived so far.
     pub arrived: u64,

@@ -1,4 +1,4 @@
-//! What clients may do.
+//! The permissions of clients.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -22,7 +22,7 @@ pub struct Access(RwLock<Rules>);
 #[derive(Debug)]
 struct Rules {
     clients: BTreeMap<PublicKey, Arc<Permissions>>,
-    /// Of clients that are not listed.
+    /// The permissions of clients that are not listed.
     others: Arc<Permissions>,
 }
 

@@ -19,7 +19,8 @@ use crate::hub::{ClientId, Finding, Hub};
 const HELLO: Duration = Duration::from_secs(10);
 /// The most messages that are taken before they are acknowledged together.
 const BATCH: usize = 256;
-/// What a client may publish before an answer has come. Repeated publications are recognised within a window that is not smaller.
+/// The most that a client may publish before an answer has come.
+/// Repeated publications are recognised within a window that is not smaller.
 const CREDIT: Credit = Credit { messages: 1_000, bytes: 4 << 20 };
 /// The stream of what belongs to none.
 const NO_STREAM: StreamId = StreamId(0);

@@ -21,7 +21,7 @@ use crate::selector::Selector;
 
 /// How long a client may take to say what it wants on a stream.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// What is settled is told after this time at the latest, also if no message comes.
+/// The longest time until a subscription is told its coverage, even if no message comes.
 const COVER_EVERY: Duration = Duration::from_secs(5);
 /// The most arrivals that are looked at in one go.
 const STEPS: u32 = 4_096;

@@ -1,4 +1,5 @@
-//! What a subscription selects: a topic filter, and with it maybe a selector. What a partition holds is said in the same way.
+//! The selection of a subscription: a topic filter, and an optional selector.
+//! The content of a partition is described in the same way.
 
 mod rule;
 
@@ -20,7 +21,7 @@ pub struct Selection {
     shape: Shape,
 }
 
-/// What the filter compares, so that the usual filters need not walk through levels.
+/// The shape of a filter, by which the usual filters need not walk through levels.
 #[derive(Clone, Copy, Debug)]
 enum Shape {
     /// `#`.

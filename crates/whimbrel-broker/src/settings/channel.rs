@@ -66,10 +66,10 @@ pub struct PartitionSection {
     /// Which message gives way when it is full. Default: lrp.
     #[serde(default)]
     pub policy: PolicyName,
-    /// Of policy pwp: the part for recent messages, percent. Default: 80.
+    /// The part for recent messages under policy pwp, percent. Default: 80.
     #[serde(default = "recent")]
     pub recent_percent: u8,
-    /// Of policy pwp: how long a message keeps its place among the important ones. Default: 48 s.
+    /// How long a message keeps its place among the important ones under policy pwp. Default: 48 s.
     #[serde(default = "lifetime", with = "as_text::duration")]
     pub lifetime: Duration,
 }
@@ -155,7 +155,7 @@ impl ChannelSection {
 }
 
 impl PartitionSection {
-    /// What could hold no message, or never be.
+    /// Checks that the partition can hold messages, and that its settings are possible.
     fn check(&self) -> Result<(), String> {
         if self.messages == 0 || self.bytes == 0 {
             return Err(

@@ -13,7 +13,7 @@ use crate::native::Permissions;
 pub struct ClientSection {
     /// Its public key.
     pub key: PublicKey,
-    /// What people call it. Default: its key.
+    /// Its human-readable name. Default: its key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// The topics that it may publish to. Default: none.

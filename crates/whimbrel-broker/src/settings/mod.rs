@@ -25,7 +25,7 @@ use crate::native::Permissions;
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// Who the broker is.
+    /// The name and the cluster of the broker.
     pub broker: BrokerSection,
     /// The channels. A message belongs to the first that has its topic. Default: one for all topics.
     #[serde(rename = "channel")]
@@ -36,7 +36,7 @@ pub struct Settings {
     /// The clients and what they may do.
     #[serde(rename = "client")]
     pub clients: Vec<ClientSection>,
-    /// What clients may do that are not listed. Default: nothing.
+    /// The permissions of clients that are not listed. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub other_clients: Option<OtherClients>,
     /// Where to listen.
@@ -49,11 +49,11 @@ pub struct Settings {
     pub service: ServiceSettings,
 }
 
-/// Who a broker is.
+/// The name and the cluster of a broker.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BrokerSection {
-    /// What people call it. Default: the first letters of its key.
+    /// Its human-readable name. Default: the first letters of its key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// The cluster, which has a name of its own in the world: the states of subscriptions go by it. Default: the broker's key, for one that is
@@ -152,7 +152,7 @@ impl Settings {
         self.peers.iter().map(PeerSection::peer).collect()
     }
 
-    /// What each listed client may do, and what others may.
+    /// Returns the permissions of each listed client, and those of all others.
     ///
     /// # Errors
     /// A client is listed twice.
@@ -169,7 +169,7 @@ impl Settings {
         Ok((clients, others))
     }
 
-    /// Who may connect by MQTT and do what, and where; `None` if there is no MQTT.
+    /// Returns the address for MQTT and the rules for its clients; `None` if there is no MQTT.
     ///
     /// # Errors
     /// Nobody may connect, or those who do may do nothing.
@@ -177,7 +177,7 @@ impl Settings {
         self.mqtt.rules(self.other_clients.as_ref())
     }
 
-    /// Who the broker with this key is.
+    /// Returns the identity of the broker with this key.
     pub fn name(&self, key: &PublicKey) -> BrokerName {
         let cluster = match &self.broker.cluster {
             Some(name) => digest(b"whimbrel cluster", name.as_bytes()),

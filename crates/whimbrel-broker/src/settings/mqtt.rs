@@ -64,7 +64,7 @@ impl Default for MqttSection {
 }
 
 impl MqttSection {
-    /// Who may connect, and where; `None` if there is no MQTT.
+    /// Returns the address for MQTT and the rules for its clients; `None` if there is no MQTT.
     pub(super) fn rules(
         &self,
         others: Option<&OtherClients>,

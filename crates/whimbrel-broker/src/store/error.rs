@@ -1,4 +1,4 @@
-//! What can go wrong with a store, and what it tells without being asked.
+//! The errors of a store, and the notices that it gives unasked.
 
 use std::fmt;
 use std::io;
@@ -42,9 +42,9 @@ pub enum StoreError {
     Misplaced {
         /// The file.
         file: PathBuf,
-        /// What the file says of itself.
+        /// The segment that the file says it is.
         found: String,
-        /// What its name and folder say.
+        /// The segment that its name and folder say it is.
         expected: String,
     },
     /// There are too many durable channels.
@@ -65,7 +65,7 @@ pub struct Damage {
     pub file: PathBuf,
     /// Where the damage begins, bytes from the beginning.
     pub offset: u64,
-    /// What is wrong there.
+    /// A description of the damage.
     pub why: &'static str,
     /// Where reading can go on behind it. What lies between is lost, at most 128 messages.
     pub resume: Option<Position>,

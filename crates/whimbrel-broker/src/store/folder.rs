@@ -19,7 +19,7 @@ use super::{Log, Meta, MetaError, StoreError, StoreSettings};
 /// The most logs of a store: as many as a coverage can speak of.
 const MOST_LOGS: usize = MOST_CHANNELS;
 
-/// What a broker keeps on disk. Dropping it writes what waits, and ends its threads.
+/// A broker's store on disk. Dropping it writes what waits, and ends its threads.
 #[derive(Debug)]
 pub struct Store {
     folder: PathBuf,

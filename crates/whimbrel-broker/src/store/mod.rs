@@ -1,4 +1,4 @@
-//! What a broker keeps on disk: the messages of durable channels, and what it knows of durable subscriptions.
+//! A broker's store on disk: the messages of durable channels, and the facts about durable subscriptions.
 //!
 //! A [`Store`] is a folder. Each durable channel has a [`Log`] in it: segment files to which one thread appends what others hand it, in
 //! groups, with one synchronisation a group. An append gives a [`Ticket`], which resolves when the record is as safe as [`Sync`] says.

@@ -23,7 +23,7 @@ impl Default for StoreSettings {
 /// The settings of a log.
 #[derive(Clone, Debug)]
 pub struct LogSettings {
-    /// What an acknowledgement promises. Default: always.
+    /// The promise that an acknowledgement gives. Default: always.
     pub sync: Sync,
     /// The length at which a segment is full, bytes; 4 KiB to 1 GiB. Default: 64 MiB. Raised, space comes back later, and a start
     /// after a crash reads more.

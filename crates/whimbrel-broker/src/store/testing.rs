@@ -1,4 +1,4 @@
-//! What the tests of the store share.
+//! Helpers that the tests of the store share.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -15,7 +15,7 @@ use super::{CHANNEL, Folder, ORIGIN, again, command, entry, sequences};
 const FOLDER: &str = "WHIMBREL_STORE_CRASH";
 const SEED: &str = "WHIMBREL_STORE_SEED";
 const KILLS: u64 = 60;
-/// What a subscription has not covered yet stays in the log.
+/// The lag of the subscription's coverage, in messages. Messages that it does not cover stay in the log.
 const LAG: u64 = 300;
 
 fn settings() -> StoreSettings {
@@ -27,7 +27,7 @@ fn name() -> SubscriptionName {
     SubscriptionName::new("slow").unwrap()
 }
 
-/// What the durable subscription covers, up to its first gap.
+/// Returns the last sequence that the durable subscription covers before its first gap.
 fn covered(store: &Store) -> u64 {
     let coverage = store.meta().coverage(&name()).unwrap_or_default();
     coverage.of(CHANNEL).map_or(0, |coverage| coverage.next_gap(ORIGIN) - 1)

@@ -1,4 +1,4 @@
-//! What can be read of a damaged segment is saved.
+//! Salvage saves everything that can be read of a damaged segment.
 
 use std::fs;
 use std::path::PathBuf;

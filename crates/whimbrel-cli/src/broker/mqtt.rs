@@ -42,7 +42,7 @@ impl Mqtt {
         self.address
     }
 
-    /// Who may connect and do what from now on.
+    /// Replaces the rules for who may connect and do what, from now on.
     pub(super) fn replace(&self, rules: Rules) {
         self.admission.replace(rules);
     }

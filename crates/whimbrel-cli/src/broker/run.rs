@@ -33,8 +33,8 @@ pub(super) struct RunCommand {
     runtime: RuntimeOptions,
 }
 
-/// What a client may have waiting in the transport's queue. What does not fit there stays in the buffer, where newer values replace older
-/// ones.
+/// The most bytes that may wait for a client in the transport's queue. What does not fit there stays in the buffer,
+/// where newer values replace older ones.
 const QUEUE: u64 = 512 << 10;
 
 impl RunCommand {

@@ -88,7 +88,8 @@ impl Sources {
         settings.mqtt().map(drop).map_err(|error| Misused(error.to_string()))
     }
 
-    /// Who may connect by MQTT. Without a file all may do everything, since they are on this host.
+    /// Returns the address for MQTT and the rules for its clients.
+    /// Without a file, clients may do everything, since they are on this host.
     pub(super) fn mqtt(&self, settings: &Settings) -> Result<Option<(SocketAddr, Rules)>, Misused> {
         let mut mqtt = settings.mqtt().map_err(|error| Misused(error.to_string()))?;
         if let Some((_, rules)) = &mut mqtt

@@ -39,7 +39,8 @@ impl FromStr for Property {
 }
 
 impl Given {
-    /// What is written as a number or a truth value is one; quotation marks make it text.
+    /// Parses a property's value: a number or a truth value if it is written as one, else text.
+    /// Quotation marks make it text.
     fn of(text: &str) -> Self {
         let quoted = ['\'', '"'].into_iter().find_map(|mark| text.strip_prefix(mark)?.strip_suffix(mark));
         if let Some(inner) = quoted {

@@ -1,4 +1,4 @@
-//! What a subscription is told, as people and programs read it.
+//! The events of a subscription, as people and programs read them.
 
 use std::io::{self, Write};
 

@@ -44,7 +44,7 @@ pub struct SubCommand {
     /// How to get what was missed: first, beside what is new, newest-per-key, or max-age=TIME.
     #[arg(long, value_name = "HOW", default_value = "first", value_parser = recover)]
     recover: Recover,
-    /// What happens while we are too slow: wait, drop-oldest=N, replace-by-key, or disconnect=N.
+    /// Choose what happens while we are too slow: wait, drop-oldest=N, replace-by-key, or disconnect=N.
     #[arg(long, value_name = "HOW", default_value = "wait", value_parser = slow)]
     slow: Slow,
     /// End after this many messages.

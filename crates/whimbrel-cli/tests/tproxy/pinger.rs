@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use crate::networks::Net;
 
-/// What a program hears: from whom, kind and code, and what it repeats of the request (with its identifier), or the data.
+/// An answer that a program hears: from whom, kind and code,
+/// and what it repeats of the request (with its identifier), or the data.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Heard {
     pub(crate) from: String,
@@ -56,7 +57,7 @@ impl Pinger {
         self.socket.send_to(&packet, SocketAddr::new(target, 0)).unwrap();
     }
 
-    /// What comes next about this request.
+    /// Waits for the next answer to this request.
     pub(crate) fn hear(&self, id: u16, sequence: u16, patience: Duration) -> Option<Heard> {
         let (end, mut buffer) = (Instant::now() + patience, [0; 4_096]);
         loop {

@@ -8,7 +8,7 @@ use crate::networks::{Networks, until};
 use crate::programs::{dial, exchange};
 use crate::replaceable::{Flows, Near};
 
-/// What a near proxy's file says of interception, with these settings.
+/// Returns the section of a near proxy's file about interception, with these settings.
 fn tproxy(settings: &str) -> String {
     format!("[in.tproxy]\n{settings}")
 }

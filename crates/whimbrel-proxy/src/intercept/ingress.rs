@@ -35,7 +35,7 @@ pub struct Ingress(Arc<Inner>, Origin);
 #[derive(Debug)]
 struct Inner {
     roster: Roster,
-    /// What all peers share, and whom it concerns that no peer does.
+    /// The context of the first peer. It has the parts that all peers share, and logs what concerns no peer.
     context: Arc<SessionContext>,
     ruling: Ruling,
     interfaces: Interfaces,

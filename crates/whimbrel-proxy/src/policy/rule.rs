@@ -66,7 +66,7 @@ pub enum Accept {
     Early,
 }
 
-/// Who answers questions for names (DNS).
+/// The party that answers questions for names (DNS).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Dns {
@@ -142,7 +142,7 @@ pub struct Rule {
     /// How long a small datagram may wait for others to travel with. Default: not at all.
     #[serde(default, with = "units::optional_duration")]
     pub gather: Option<Duration>,
-    /// Who answers datagrams to port 53. Default: the server that they were sent to.
+    /// The party that answers datagrams to port 53. Default: the server that they were sent to.
     #[serde(default)]
     pub dns: Dns,
     /// How many bytes a program may write while its peer cannot be reached, beyond the stream's window. Default: none.

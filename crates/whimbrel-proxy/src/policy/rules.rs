@@ -56,7 +56,7 @@ pub struct Decision {
     pub cap: Option<u64>,
     /// How long a small datagram may wait for others.
     pub gather: Option<Duration>,
-    /// Who answers questions for names.
+    /// The party that answers questions for names.
     pub dns: Dns,
     /// How many bytes a program may write while the peer cannot be reached.
     pub hold_bytes: Option<usize>,

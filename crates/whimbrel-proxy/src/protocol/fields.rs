@@ -1,7 +1,7 @@
 //! Fields of openings and announcements: a type, a length and a value each.
 //!
-//! Who does not know a type below 128 passes over it. A type from 128 on that is not known makes the whole unusable, so
-//! a later version can add fields of either kind.
+//! A receiver that does not know a type below 128 passes over it. A type from 128 on that is not known makes the whole
+//! unusable, so a later version can add fields of either kind.
 
 use std::net::{IpAddr, SocketAddr};
 

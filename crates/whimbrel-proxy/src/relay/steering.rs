@@ -12,7 +12,7 @@ use super::reach::Reached;
 use crate::policy::{Action, Decision, Key, Rules};
 use crate::protocol::{Cap, codes};
 
-/// Who decides about a running flow.
+/// The authority over a running flow: the rules of this proxy, or the peer.
 #[derive(Debug)]
 pub(crate) enum Steering {
     /// The rules of this proxy.

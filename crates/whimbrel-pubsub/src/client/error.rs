@@ -15,7 +15,7 @@ pub enum ClientError {
     NotUnderstood {
         /// Its URL.
         broker: String,
-        /// What it did.
+        /// The broker's breach of the protocol.
         why: String,
     },
     /// All handles were dropped, or its runtime ended.

@@ -1,4 +1,4 @@
-//! What a program asks of a client.
+//! A program's options for a client, and for what it publishes and subscribes to.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::property::Properties;
 pub struct ClientOptions {
     /// The brokers, each with its key. The client stays with one until it is gone, and then goes to the next.
     pub brokers: Vec<Url>,
-    /// What the client calls itself, for the brokers' status and logs. Default: nothing.
+    /// The client's name, for the brokers' status and logs. Default: empty.
     pub name: String,
     /// How long a broker may take to answer before the next is tried. Default: 5 s.
     pub patience: Duration,
@@ -100,7 +100,7 @@ impl Publish {
     }
 }
 
-/// What is kept for a subscription.
+/// The state that is kept for a subscription.
 #[derive(Clone, Debug)]
 pub enum Durability {
     /// Nothing: it begins live at each broker.
@@ -115,7 +115,7 @@ impl Default for Durability {
     }
 }
 
-/// What to subscribe to.
+/// A subscription to ask for: its filter, its selector and its options.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Subscribing {
@@ -123,13 +123,13 @@ pub struct Subscribing {
     pub filter: String,
     /// The selector. Default: none.
     pub selector: Option<String>,
-    /// What is kept for it. Default: its coverage, for its own life.
+    /// The state that is kept for it. Default: its coverage, for its own life.
     pub durability: Durability,
     /// Whether a subscription whose state covers nothing yet begins with all that is held. Default: no, it begins live.
     pub from_held: bool,
     /// How it gets what it missed. Default: first.
     pub recover: Recover,
-    /// What happens if it is too slow. Default: it waits.
+    /// Its treatment if it is too slow. Default: it waits.
     pub slow: Slow,
     /// The most events that are kept for a program that does not take them. Beyond, the broker waits. Default: 1,024.
     pub queue: usize,

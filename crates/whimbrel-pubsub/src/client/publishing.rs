@@ -1,4 +1,4 @@
-//! What waits to be published, and to be acknowledged.
+//! The messages that wait to be published, and those that wait to be acknowledged.
 
 use std::collections::VecDeque;
 use std::pin::Pin;

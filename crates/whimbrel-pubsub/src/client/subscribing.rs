@@ -26,7 +26,7 @@ pub enum Event {
     Message(Delivery),
     /// So many messages do not come, or not yet.
     Lost {
-        /// What became of them.
+        /// Their fate.
         fate: Fate,
         /// How many they are.
         count: Count,

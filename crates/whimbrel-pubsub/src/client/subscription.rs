@@ -84,7 +84,7 @@ pub(super) async fn run(
 
 struct Attaching {
     subscribing: Subscribing,
-    /// What arrived here, whether the program has taken it or not.
+    /// The state with everything that arrived here, whether the program has taken it or not.
     ahead: Option<SubscriptionState>,
 }
 
@@ -157,7 +157,7 @@ impl Attaching {
         }
     }
 
-    /// What to say to the broker of `session`.
+    /// Returns the request for the broker of `session`.
     fn subscribe(&mut self, session: &Session) -> Subscribe {
         let Subscribing { filter, selector, durability, from_held, recover, slow, .. } = &self.subscribing;
         let kind = match durability {

@@ -20,7 +20,7 @@ impl fmt::Display for ClusterId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SubscriptionId(pub u128);
 
-/// What a subscription asks for.
+/// The filter and the selector of a subscription.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subscription {
     /// The topic filter.

@@ -1,4 +1,4 @@
-//! What clients and brokers send each other: docs/broker-protocol.md.
+//! The frames that clients and brokers send each other: docs/broker-protocol.md.
 //!
 //! A client says [`ClientFrame::Hello`] in the first message of a session, and publishes. Each subscription has a message stream of
 //! its own, which the client opens: [`SubscriberFrame`] goes to the broker on it, and [`SubscriptionFrame`] comes back.

@@ -8,7 +8,7 @@ use crate::codec::{Malformed, Parser, put_varint};
 use crate::coverage::ClusterId;
 use crate::message::{BrokerId, Hlc, Message};
 
-/// What a client sends outside of subscriptions.
+/// A frame that a client sends outside of subscriptions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientFrame {
     /// The first message of a session.
@@ -22,11 +22,11 @@ pub enum ClientFrame {
 pub struct Hello {
     /// The time of the last message that was acknowledged to this publisher, by any broker. What it publishes from now on is later.
     pub latest: Hlc,
-    /// What the client calls itself, for status and logs. May be empty.
+    /// The client's name, for status and logs. May be empty.
     pub name: String,
 }
 
-/// What a broker sends outside of subscriptions.
+/// A frame that a broker sends outside of subscriptions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BrokerFrame {
     /// The answer to [`ClientFrame::Hello`].
@@ -51,7 +51,7 @@ pub struct Welcome {
     pub cluster: ClusterId,
     /// The broker.
     pub broker: BrokerId,
-    /// What the broker calls itself.
+    /// The broker's name.
     pub name: String,
     /// How much may be published before an answer has come. A client that sends more is disconnected.
     pub credit: Credit,

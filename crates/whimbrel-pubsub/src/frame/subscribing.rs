@@ -12,31 +12,31 @@ use crate::codec::{Malformed, Parser, put_bytes, put_varint};
 use crate::coverage::{ClusterId, Coverage, LONGEST_COVERAGE, SubscriptionId, Told};
 use crate::message::ChannelId;
 
-/// What a subscriber sends on the stream of its subscription.
+/// A frame that a subscriber sends on the stream of its subscription.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SubscriberFrame {
     /// The first message: what is wanted.
     Subscribe(Subscribe),
-    /// Of a durable subscription: what it has, and will not need again.
+    /// The coverage that a durable subscription has, and will not need again.
     Acknowledge(Coverage),
 }
 
-/// What a subscription wants.
+/// A request to attach a subscription.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subscribe {
     /// The topic filter.
     pub filter: String,
     /// The selector.
     pub selector: Option<String>,
-    /// What is kept for it, and where it begins.
+    /// Its kind: the state that is kept for it, and where it begins.
     pub kind: Kind,
     /// How it gets what it missed.
     pub recover: Recover,
-    /// What happens if it is too slow.
+    /// Its treatment if it is too slow.
     pub slow: Slow,
 }
 
-/// What is kept for a subscription, and by whom.
+/// The kind of a subscription: the state that is kept for it, and by whom.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Nothing: it begins live each time.
@@ -58,7 +58,7 @@ pub enum Kind {
         name: DurableName,
         /// How often it was attached.
         generation: u64,
-        /// What the subscriber has, acknowledged or not.
+        /// The subscriber's coverage, acknowledged or not.
         coverage: Coverage,
     },
 }
@@ -91,7 +91,7 @@ pub enum Recover {
     MaxAge(Duration),
 }
 
-/// What happens to a subscription that is too slow, once it has caught up for the first time. Default: it waits.
+/// The treatment of a subscription that is too slow, once it has caught up for the first time. Default: it waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Slow {
     /// It lags, until what it has not read is overwritten.
@@ -105,12 +105,12 @@ pub enum Slow {
     Disconnect(u64),
 }
 
-/// What a broker sends on the stream of a subscription.
+/// A frame that a broker sends on the stream of a subscription.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SubscriptionFrame {
     /// The subscription is attached.
     Subscribed(Subscribed),
-    /// What it is told about one channel, in this order.
+    /// The deliveries and reports about one channel, in this order.
     Told(ChannelId, Vec<Told>),
     /// It was refused, or has ended. The broker sends nothing more.
     Ended(Refusal),

@@ -1,4 +1,4 @@
-//! What a subscription is told about a channel: several things in one frame, each as a difference to the one before.
+//! The frame that tells a subscription about a channel: several things, each as a difference to the one before.
 //!
 //! ```text
 //! 2 (1 byte)  channel (number)  then, one behind the other:

@@ -125,7 +125,7 @@ impl Message {
         self.has(REPEATED)
     }
 
-    /// Who published it, and as which of its messages.
+    /// Returns its publisher, and its number among that publisher's messages.
     pub fn publication(&self) -> Option<Publication> {
         let mut parser = Parser::new(&self.bytes[self.publication as usize..]);
         // Parsing checked it.

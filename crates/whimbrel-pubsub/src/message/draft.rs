@@ -23,7 +23,7 @@ pub struct Draft<'a> {
     pub retain: bool,
     /// Whether it may have been published before, which nobody can find out. Default: no.
     pub possibly_repeated: bool,
-    /// Who published it, and as which of its messages. Default: not known.
+    /// Its publisher, and its number among that publisher's messages. Default: not known.
     pub publication: Option<Publication>,
     /// The payload.
     pub payload: &'a [u8],

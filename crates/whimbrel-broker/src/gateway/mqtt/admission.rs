@@ -1,4 +1,4 @@
-//! Who may connect by MQTT, and what they may do.
+//! Admission by MQTT: the clients that may connect, and their permissions.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -15,10 +15,10 @@ const LONGEST_PASSWORD: usize = 1_024;
 /// The most clients that wait for their passwords to be checked. A check takes long by design, and they are made one by one.
 const MOST_CHECKS: usize = 64;
 
-/// Who may connect by MQTT.
+/// The clients that may connect by MQTT, and their permissions.
 #[derive(Debug, Default)]
 pub struct Rules {
-    /// What clients may do that name no user; `None` if they may not connect.
+    /// The permissions of clients that name no user; `None` if these may not connect.
     pub anonymous: Option<Permissions>,
     /// The users.
     pub users: BTreeMap<String, User>,
@@ -29,11 +29,11 @@ pub struct Rules {
 pub struct User {
     /// Its password, hashed.
     pub password: Password,
-    /// What it may do.
+    /// Its permissions.
     pub permissions: Permissions,
 }
 
-/// Who may connect, which may change while clients are connected.
+/// The admission of clients by rules, which may change while clients are connected.
 #[derive(Debug)]
 pub struct Admission {
     rules: RwLock<Arc<Rules>>,

@@ -1,4 +1,4 @@
-//! Who is connected under which client identifier, and the sessions of those who are away.
+//! The connected clients by their identifiers, and the sessions of those who are away.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -36,7 +36,7 @@ struct Live {
     gone: watch::Receiver<()>,
 }
 
-/// What is left of a client that went.
+/// The state that is left of a client that went.
 #[derive(Debug, Default)]
 pub(super) struct Away {
     /// Its session, and how long it is kept.

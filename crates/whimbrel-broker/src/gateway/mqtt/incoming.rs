@@ -17,7 +17,7 @@ pub(super) const MOST_ALIASES: u16 = 16;
 /// The most messages at QoS 2 that a client of MQTT 5 may have sent and not released.
 pub(super) const MOST_UNRELEASED: u16 = 1_024;
 
-/// What is known of a client's messages.
+/// The state of the messages that a client sends.
 #[derive(Debug)]
 pub(super) struct Incoming {
     gateway: Arc<Gateway>,

@@ -1,4 +1,4 @@
-//! What a session consists of while its client is away.
+//! The state of a session while its client is away.
 
 use std::collections::BTreeSet;
 

@@ -88,7 +88,7 @@ impl<'a> Content<'a> {
         })
     }
 
-    /// What has to be carried beside the properties that selectors read.
+    /// Returns the bytes that are carried beside the properties that selectors read.
     fn carried(&self) -> Vec<u8> {
         let said = self.properties;
         let user: Vec<_> = said.user.iter().filter(|(name, _)| !name.starts_with(OWN)).collect();

@@ -31,7 +31,7 @@ pub use passwords::{NoHash, Password};
 use crate::hub::{Finding, Hub};
 use clients::Clients;
 
-/// What clients of MQTT may take.
+/// Limits on clients of MQTT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The longest packet of a client, bytes. Default: 1 MiB.
@@ -48,7 +48,7 @@ impl Default for Limits {
     }
 }
 
-/// What all connections share.
+/// The state that all connections share.
 #[derive(Debug)]
 struct Gateway {
     hub: Arc<Hub>,

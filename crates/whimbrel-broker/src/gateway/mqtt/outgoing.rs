@@ -84,7 +84,7 @@ impl Sent {
     }
 }
 
-/// What is on its way to a client.
+/// The packets and messages on their way to a client.
 #[derive(Debug)]
 pub(super) struct Outgoing {
     pub(super) out: Out,
@@ -122,7 +122,7 @@ impl Outgoing {
         }
     }
 
-    /// What the client did not acknowledge.
+    /// Returns the messages that the client did not acknowledge.
     pub(super) fn into_in_flight(self) -> InFlight {
         self.in_flight
     }

@@ -21,10 +21,10 @@ use crate::hub::Finding;
 
 /// Packets of the client are taken while fewer bytes wait for its socket.
 const HIGH: usize = 2 * ROOM;
-/// What a semi-durable subscription covers is told after this time at the latest.
+/// The longest time until a semi-durable subscription is told its coverage.
 const COVER_EVERY: Duration = Duration::from_secs(5);
 
-/// What a client and the broker agreed on.
+/// The terms on which a client and the broker agreed.
 #[derive(Debug)]
 pub(super) struct Terms {
     pub(super) version: Version,
@@ -32,7 +32,7 @@ pub(super) struct Terms {
     pub(super) keep_alive: Option<Duration>,
     /// For how long the session is kept after the connection.
     pub(super) expiry: Duration,
-    /// What is published if the client goes without saying so, and how long after.
+    /// The message that is published if the client goes without saying so, and how long after.
     pub(super) will: Option<(Message, Duration)>,
 }
 

@@ -1,4 +1,4 @@
-//! What a semi-durable subscription of MQTT 5 is told of its state.
+//! Reports to a semi-durable subscription of MQTT 5 about its state.
 //!
 //! The state is one text in the user property `whimbrel-coverage`. It comes with messages, and where none comes, in a message of its own to
 //! the topic `$whimbrel/state`. The last one that came is the state.
@@ -22,7 +22,7 @@ const AFTER: Duration = Duration::from_secs(1);
 /// The topic of what comes without a message.
 const TOPIC: &str = "$whimbrel/state";
 
-/// What was told, and what has to be.
+/// The state that was last told to a subscription, and the news that is still to be told.
 #[derive(Debug)]
 pub(super) struct Telling {
     cluster: ClusterId,

@@ -196,7 +196,7 @@ impl Subscription {
         }
     }
 
-    /// What is kept of it while the client is away.
+    /// Returns the subscription as it is kept while the client is away.
     pub(super) fn park(self) -> Parked {
         let coverage = self.attachment.coverage();
         let is_semi_durable = self.telling.is_some();

@@ -70,7 +70,7 @@ impl Subscriptions {
         self.look_for_no_local();
     }
 
-    /// What is kept while the client is away.
+    /// Returns the subscriptions as they are kept while the client is away.
     pub(super) fn park(self) -> Vec<Parked> {
         self.by_filter.into_values().map(Subscription::park).collect()
     }

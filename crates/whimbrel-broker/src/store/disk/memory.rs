@@ -12,7 +12,7 @@ use super::{Disk, Handle};
 /// The unit in which a disk loses what was not synchronised.
 const PAGE: usize = 512;
 
-/// What is to go wrong. Counts are of calls from now on.
+/// The faults to inject. Counts are of calls from now on.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::store) struct Faults {
     /// The most bytes of all files. Default: no bound.

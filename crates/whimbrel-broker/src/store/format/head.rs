@@ -2,7 +2,7 @@
 
 use super::{HEAD, LONGEST_BODY};
 
-/// What a record is.
+/// The kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(in crate::store) enum Kind {
@@ -41,7 +41,7 @@ impl Salt {
 /// The head of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::store) struct Head {
-    /// What the record is.
+    /// The kind of the record.
     pub(in crate::store) kind: Kind,
     /// The length of its body, bytes.
     pub(in crate::store) length: u32,

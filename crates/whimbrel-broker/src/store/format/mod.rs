@@ -1,4 +1,4 @@
-//! What is in a segment file.
+//! The format of a segment file.
 //!
 //! ```text
 //! segment: opening (40 bytes)  records

@@ -13,7 +13,7 @@ pub(in crate::store) struct Opening {
     pub(in crate::store) channel: ChannelId,
     /// The position of the first message.
     pub(in crate::store) first: u64,
-    /// What makes the segment's checksums its own.
+    /// The salt that makes the segment's checksums its own.
     pub(in crate::store) salt: Salt,
 }
 

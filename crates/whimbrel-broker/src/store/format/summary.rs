@@ -1,4 +1,4 @@
-//! What a full segment says at its end.
+//! The records of runs and summary at the end of a full segment.
 //!
 //! ```text
 //! runs:    each: place of the origin in the summary (4 bytes)  sequence (8)  ordinal (4)  count (4)
@@ -35,7 +35,7 @@ impl Run {
     }
 }
 
-/// What of an origin is in a segment, roughly.
+/// The sequences of an origin in a segment, roughly: the lowest and the highest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::store) struct Held {
     pub(in crate::store) origin: Origin,
@@ -43,7 +43,7 @@ pub(in crate::store) struct Held {
     pub(in crate::store) highest: u64,
 }
 
-/// What is kept in memory of a segment.
+/// The facts about a segment that are kept in memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::store) struct Summary {
     /// The number of messages.

@@ -16,7 +16,7 @@ const MOST_OPEN: usize = 8;
 /// The most indices of full segments that stay in memory.
 const MOST_INDICES: usize = 4;
 
-/// What readers of a log share.
+/// The open files and the indices that readers of a log share.
 #[derive(Debug)]
 pub(super) struct Handles {
     disk: Arc<dyn Disk>,

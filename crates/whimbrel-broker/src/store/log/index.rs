@@ -105,7 +105,7 @@ impl Runs {
         if *at == place { ordinal_in(run, sequence) } else { None }
     }
 
-    /// What of which origin is there.
+    /// Returns the origin and the range of sequences of each run.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Origin, Range)> + '_ {
         let range = |run: &Run| Range { first: run.sequence, last: run.last() };
         self.runs.iter().filter_map(move |(place, run)| Some((*self.origins.get(*place)?, range(run))))

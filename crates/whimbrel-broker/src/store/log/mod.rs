@@ -53,7 +53,7 @@ pub struct Log {
     shared: Arc<Shared>,
 }
 
-/// What handles and the writer share.
+/// The state that handles and the writer share.
 #[derive(Debug)]
 struct Shared {
     channel: ChannelId,
@@ -90,7 +90,7 @@ impl Log {
         self.shared.channel
     }
 
-    /// What was found and put right when the log was opened.
+    /// Returns notices of everything that was found and put right when the log was opened.
     pub fn notices(&self) -> &[Notice] {
         &self.shared.notices
     }
@@ -202,7 +202,7 @@ impl fmt::Debug for Log {
     }
 }
 
-/// What a panic elsewhere left is used all the same: no lock here is held over a change that can panic half-way.
+/// Locks a mutex, even if a panic elsewhere poisoned it: no lock here is held over a change that can panic half-way.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

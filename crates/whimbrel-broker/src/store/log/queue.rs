@@ -40,7 +40,7 @@ pub(super) struct Batch {
     pub(super) promise: Promise,
 }
 
-/// What the writer is to do.
+/// A task for the writer.
 pub(super) enum Work {
     /// Write these.
     Write(Batch),

@@ -80,7 +80,7 @@ impl Drop for OpenLog {
     }
 }
 
-/// What is found while opening.
+/// The parts of a log that are found while it is opened.
 struct Finding<'a> {
     disk: &'a dyn Disk,
     channel: ChannelId,

@@ -12,7 +12,7 @@ use crate::store::disk::{Disk, Handle, Real, private, read_full, write_all};
 use crate::store::format::{HEAD, Head, Kind, OPENING, Opening, OpeningError, Salt, VERSION, parse_name};
 use crate::store::{Damage, StoreError};
 
-/// What became of a damaged segment.
+/// The result of salvaging a damaged segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Salvaged {
     /// The messages that could be read. They are in the segment's file now.

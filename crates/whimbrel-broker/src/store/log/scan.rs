@@ -7,7 +7,7 @@ use super::window::Window;
 use crate::store::disk::Handle;
 use crate::store::format::{HEAD, Head, Kind, OPENING, Salt, parse_name};
 
-/// What a segment without a usable summary consists of.
+/// The content of a segment without a usable summary.
 #[derive(Debug)]
 pub(super) struct Scan {
     /// The messages up to the first bad record.
@@ -16,11 +16,11 @@ pub(super) struct Scan {
     pub(super) end: u32,
     /// How far the file was on disk when its last sound record was written.
     pub(super) synchronised: u32,
-    /// What follows.
+    /// The rest behind the sound records.
     pub(super) rest: Rest,
 }
 
-/// What follows the sound records of a segment.
+/// The rest of a segment behind its sound records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rest {
     /// Nothing.

@@ -39,7 +39,7 @@ pub(super) struct Active {
     pub(super) file: PathBuf,
     pub(super) opening: Opening,
     pub(super) handle: Arc<dyn Handle>,
-    /// What is stored. It lags behind the file while a group is written.
+    /// The index of the stored messages. It lags behind the file while a group is written.
     pub(super) index: Index,
 }
 

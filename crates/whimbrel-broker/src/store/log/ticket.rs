@@ -1,4 +1,4 @@
-//! What an appender gets: the outcome of its append, once there is one.
+//! The ticket that an appender gets: the outcome of its append, once there is one.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -32,7 +32,7 @@ struct State {
     wakers: BTreeMap<u32, Waker>,
 }
 
-/// What became of a group.
+/// The outcome of a group of appends.
 pub(super) enum Outcome {
     /// All are stored, the first of them here.
     Stored(Position),

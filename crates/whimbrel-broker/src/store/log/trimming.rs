@@ -9,7 +9,7 @@ use super::segments::Full;
 use super::{Log, lock};
 use crate::store::StoreError;
 
-/// What was removed.
+/// Counts of what was removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Trimmed {
     /// Segments.

@@ -21,7 +21,7 @@ pub enum MetaError {
     Damaged {
         /// The file.
         file: PathBuf,
-        /// What is wrong.
+        /// A description of the damage.
         why: String,
     },
     /// The database cannot be written.

@@ -35,7 +35,7 @@ const MOST_TOMBSTONES: usize = 100_000;
 /// The most origins that are remembered.
 const MOST_ORIGINS_SEEN: usize = 65_536;
 
-/// What a broker remembers beside messages.
+/// The facts that a broker remembers beside messages.
 #[derive(Debug)]
 pub struct Meta {
     writer: Writer,
@@ -126,7 +126,7 @@ impl Meta {
         Ok(ended.len())
     }
 
-    /// What a durable subscription covers.
+    /// Returns the coverage of a durable subscription.
     pub fn coverage(&self, name: &SubscriptionName) -> Option<Coverage> {
         self.writer.state().coverage(name).cloned()
     }

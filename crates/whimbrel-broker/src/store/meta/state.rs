@@ -1,4 +1,4 @@
-//! What the database has, in memory, and what of it has to be written.
+//! The content of the database in memory, and the changes that have to be written.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -36,7 +36,7 @@ struct Held {
     coverage: Coverage,
 }
 
-/// What one transaction writes.
+/// The changes that one transaction writes.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     pub(super) coverage: Vec<(CoverageKey, Ranges)>,
@@ -223,7 +223,7 @@ impl State {
         }
     }
 
-    /// What was just read need not be written.
+    /// Forgets all changes: the state was just read, and need not be written.
     pub(super) fn forget_changes(&mut self) {
         self.dirty_coverage.clear();
         self.dirty_origins.clear();

@@ -1,4 +1,4 @@
-//! What is kept of a durable subscription.
+//! The facts that are kept about a durable subscription.
 
 use std::fmt;
 

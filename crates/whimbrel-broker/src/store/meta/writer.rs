@@ -160,7 +160,7 @@ impl Shared {
     }
 }
 
-/// What a panic elsewhere left is used all the same: the state is changed in steps that are each whole.
+/// Locks a mutex, even if a panic elsewhere poisoned it: the state is changed in steps that are each whole.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

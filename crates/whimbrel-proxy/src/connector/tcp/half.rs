@@ -24,7 +24,7 @@ pub(super) struct Incoming {
     window: usize,
     /// Nobody reads any more.
     is_stopped: bool,
-    /// Who waits for bytes.
+    /// The waker of the task that waits for bytes.
     pub(super) reader: Option<Waker>,
     /// Whether somebody holds this direction.
     pub(super) is_held: bool,
@@ -135,8 +135,9 @@ pub(super) struct Outgoing {
     stopped: Option<u64>,
     /// Whether it is among those that wait for room.
     pub(super) waits: bool,
-    /// Who waits to write, and for the peer to read no more.
+    /// The waker of the task that waits to write.
     pub(super) writer: Option<Waker>,
+    /// The waker of the task that waits for the peer to read no more.
     pub(super) watcher: Option<Waker>,
     /// Whether somebody holds this direction.
     pub(super) is_held: bool,

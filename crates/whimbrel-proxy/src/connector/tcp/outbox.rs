@@ -20,7 +20,7 @@ pub(super) struct Outbox {
     bytes: usize,
     /// Streams that wait for room, the first in front.
     streams: VecDeque<u64>,
-    /// Who sends.
+    /// The waker of the task that sends.
     sender: Option<Waker>,
 }
 

@@ -13,7 +13,7 @@ const LONGEST: usize = 4_096;
 /// The most bytes that an answer takes beside its own.
 const BESIDE: usize = 512;
 
-/// Who shares an answer: programs of one rule that asked the same server.
+/// The programs that share an answer: those of one rule that asked the same server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Asked {
     /// The rule that had the answer kept, and the peer that it came over.

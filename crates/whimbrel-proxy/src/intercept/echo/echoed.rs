@@ -1,4 +1,4 @@
-//! Who has pinged whom lately, as a table without sockets: nobody else gets a reply.
+//! The table of recent pings, without sockets: only those who have pinged a target get a reply from it.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -15,7 +15,7 @@ const WAIT: Duration = Duration::from_secs(15);
 /// A program, its target, and its identifier.
 type Pair = (IpAddr, IpAddr, u16);
 
-/// Who has pinged whom.
+/// The recent pings.
 #[derive(Debug, Default)]
 pub(super) struct Echoed {
     all: HashMap<Pair, Instant>,

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::error::KernelError;
 use super::program::Program;
 
-/// Who made a rule or route: nobody else uses this number (`/etc/iproute2/rt_protos`).
+/// The protocol number that marks our rules and routes: nobody else uses it (`/etc/iproute2/rt_protos`).
 pub(in crate::intercept) const PROTOCOL: u32 = 77;
 
 /// Rules and routes in two tables of an instance. They stay when it is dropped: [`Routes::remove`] takes them away.

@@ -24,7 +24,7 @@ pub enum TunError {
     /// No network is of a family that this host has.
     #[error("[in.tun] routes names IPv6 networks only, and this host has no IPv6")]
     NoFamily,
-    /// What the flows that go on depend on.
+    /// A setting changed on which the flows that go on depend.
     #[error(
         "[in.tun] {0}: the running proxy intercepts with {1}, which cannot change while its flows go on: write that, or stop it first"
     )]
@@ -34,7 +34,7 @@ pub enum TunError {
         "the running proxy has a TUN interface, and this file has no [in.tun]: its flows would end, so stop it first"
     )]
     Without,
-    /// What another process has handed over cannot be used.
+    /// The parts that another process has handed over cannot be used.
     #[error("taking over the TUN interface failed: {0}")]
     TakingOver(std::io::Error),
 }

@@ -110,7 +110,7 @@ impl TunInterception {
         Ok(Self { kernel, device, addresses, has_ipv6, tcp, pump: None, moves: Arc::default(), instance })
     }
 
-    /// What another process needs to go on with it.
+    /// Returns the parts that another process needs to go on with it.
     ///
     /// # Errors
     /// There are too many open files.

@@ -1,5 +1,5 @@
-//! What an instance has in the kernel beside its interface: rules and routes into it, and the kill switch. Other than the
-//! interface, they stay when the process is killed.
+//! The kernel state of an instance beside its interface: rules and routes into it, and the kill switch.
+//! Unlike the interface, they stay when the process is killed.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -9,7 +9,7 @@ use super::routes::{commands, kill_switch};
 use super::settings::TunSettings;
 use crate::intercept::kernel::{KernelError, Names, Routes, remove_routes};
 
-/// What an instance has in the kernel. Dropping it takes that away, if it is this process's.
+/// The kernel state of an instance. Dropping it takes that state away, if it is this process's.
 #[derive(Debug)]
 pub(super) struct Kernel(Mutex<State>);
 
@@ -33,7 +33,7 @@ impl Kernel {
         Ok(Self(Mutex::new(state)))
     }
 
-    /// What another process has made by these settings. It is its own until [`Kernel::own`].
+    /// Returns the state that another process has made by these settings. It is that process's until [`Kernel::own`].
     pub(super) fn of(names: Names, settings: TunSettings, has_ipv6: bool) -> Result<Self, TunError> {
         let mut state = State { names, settings, has_ipv6, routes: None, kill_switch: None, is_ours: false };
         state.routes = Some(Routes::of(names.tables(), state.commands()?));

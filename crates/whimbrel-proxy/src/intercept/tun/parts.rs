@@ -1,4 +1,4 @@
-//! What one process hands to another of interception.
+//! The parts of interception that one process hands to another.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -17,7 +17,7 @@ pub(crate) struct TunParts {
     pub(crate) mappings: Mappings,
 }
 
-/// What is known of interception.
+/// The facts about interception that one process hands to another.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct TunNote {
     /// The number of the instance.

@@ -11,7 +11,7 @@ use crate::intercept::kernel::{Names, PROTOCOL, families};
 const LINK: [&str; 4] = ["0.0.0.0/8", "169.254.0.0/16", "224.0.0.0/4", "255.255.255.255/32"];
 const LINK_V6: [&str; 2] = ["fe80::/10", "ff00::/8"];
 
-/// What becomes of what is led into a table.
+/// The fate of traffic that is led into a table.
 #[derive(Clone, Copy)]
 enum Way {
     /// It goes into the interface.

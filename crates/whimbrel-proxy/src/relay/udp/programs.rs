@@ -30,7 +30,7 @@ pub(crate) struct Reply {
 pub struct Programs {
     peer: Arc<str>,
     all: Mutex<HashMap<SocketAddr, mpsc::Sender<Reply>>>,
-    /// Who takes what belongs to ICMP echo, of all programs.
+    /// The queue for everything that belongs to ICMP echo, of all programs.
     echoes: Mutex<Option<mpsc::Sender<EchoReply>>>,
 }
 

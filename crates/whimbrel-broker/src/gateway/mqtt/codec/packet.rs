@@ -1,4 +1,4 @@
-//! What clients send.
+//! The packets that clients send.
 
 use super::cursor::{Cursor, variable};
 use super::properties::{OF_ACKNOWLEDGEMENT, OF_DISCONNECT, OF_PUBLISH, OF_SUBSCRIBE, OF_UNSUBSCRIBE};

@@ -42,7 +42,7 @@ pub(super) const OF_ACKNOWLEDGEMENT: Allowed = &[0x1f, 0x26];
 pub(super) const OF_SUBSCRIBE: Allowed = &[0x0b, 0x26];
 pub(super) const OF_UNSUBSCRIBE: Allowed = &[0x26];
 pub(super) const OF_DISCONNECT: Allowed = &[0x11, 0x1f, 0x26];
-/// Of a message that is sent on.
+/// The identifiers that a message may have when it is sent on.
 const OF_MESSAGE: Allowed = &[0x01, 0x03, 0x08, 0x09, 0x26];
 
 impl<'a> Properties<'a> {

@@ -1,4 +1,4 @@
-//! What the broker sends.
+//! The packets that the broker sends.
 
 use bytes::{BufMut, BytesMut};
 
@@ -24,7 +24,7 @@ pub(in super::super) struct Connack<'a> {
     pub(in super::super) properties: PropertyList,
 }
 
-/// What is acknowledged.
+/// The kind of an acknowledgement, as the first byte of its packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Acknowledged {
     Publish = 0x40,
@@ -37,7 +37,7 @@ impl Out {
         Self { version, most: usize::MAX, tells_problems: true, bytes: BytesMut::new() }
     }
 
-    /// What the client said of what it takes.
+    /// Sets the longest packet that the client takes, and whether it wants to be told reasons.
     pub(in super::super) fn limit(&mut self, most: usize, tells_problems: bool) {
         (self.most, self.tells_problems) = (most, tells_problems);
     }

@@ -1,4 +1,4 @@
-//! What stays and what goes.
+//! Tests of trimming: which segments stay, and which go.
 
 use super::*;
 
