@@ -26,7 +26,7 @@ pub(super) struct Sources {
     /// Let a port of this host stand for a target behind the peer: [ADDRESS:]PORT=HOST:PORT. May be repeated.
     #[arg(long, value_name = "FORWARD")]
     forward: Vec<Forward>,
-    /// The URL of the peer to carry connections to, as it printed it: whimbrel://KEY@HOST:PORT. Replace `[::1]` by a name or
+    /// The URL of the peer to carry connections to, as it printed it: whimbrel://KEY@HOST:PORT. Replace `[::1]` with a name or
     /// address of its host. With whimbrel+tcp, the session is one TCP connection.
     #[arg(long, value_name = "URL")]
     peer: Option<PeerUrl>,
