@@ -17,7 +17,7 @@ pub enum RuleMistake {
     DirectDatagrams(String),
     /// It names a dictionary that does not exist.
     #[error(
-        "the rule `{0}` names the dictionary `{1}`, which there is not: write `{1} = \"FILE\"` under [dictionaries]"
+        "the rule `{0}` names the dictionary `{1}`, which does not exist: write `{1} = \"FILE\"` under [dictionaries]"
     )]
     NoSuchDictionary(String, String),
     /// It has a dictionary for nothing.
@@ -32,7 +32,7 @@ pub enum RuleMistake {
     )]
     NoDatagrams(String, &'static str),
     /// Datagrams would wait for too long.
-    #[error("the rule `{0}` has a `gather` of more than a moment: write at most 100ms")]
+    #[error("the rule `{0}` has a `gather` that is too long: write at most 100ms")]
     GathersLong(String),
     /// No way in that it names knows what it asks for.
     #[error(

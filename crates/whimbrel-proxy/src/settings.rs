@@ -83,13 +83,13 @@ pub enum SettingsError {
     Twice(PublicKey),
     /// Programs' connections come in, and there is no peer they could go to.
     #[error(
-        "there is no peer to carry connections to: add a [[peer]] with a `url`, or one with a `key` that connects to this proxy"
+        "there is no peer to carry connections to: give --peer URL, or a [[peer]] with a `url`, or one with a `key` that connects to this proxy"
     )]
     NowhereToGo,
     /// The proxy would do nothing.
     #[error(
-        "the proxy would do nothing: give it a way in ([in] socks, connect, forward, tproxy or tun) and a [[peer]], a [[peer]] with a `url` that \
-         `may_open` something, or a [listen] section"
+        "the proxy would do nothing: give it a way in (--socks, --connect, --forward or [in]) and a peer (--peer or [[peer]]), or let it listen \
+         (--listen or [listen]), or dial a [[peer]] that `may_open` something"
     )]
     Nothing,
     /// Two peers have one name.
@@ -102,11 +102,13 @@ pub enum SettingsError {
     #[error("two rules are called `{0}`: rename one")]
     SameRule(String),
     /// A rule names a peer that does not exist.
-    #[error("the rule `{0}` names the peer `{1}`, which there is not: give a [[peer]] that `name`")]
+    #[error(
+        "the rule `{0}` names the peer `{1}`, but no [[peer]] has that `name`: correct it, or add the peer"
+    )]
     NoSuchPeer(String, String),
     /// A peer's standby does not exist, or is itself.
     #[error(
-        "the peer `{0}` has the standby `{1}`, which is no other peer's name: give another [[peer]] that `name`"
+        "the peer `{0}` has the standby `{1}`, but no other [[peer]] has that `name`: correct it, or add the peer"
     )]
     NoSuchStandby(String, String),
     /// A peer can never be there.
@@ -131,7 +133,7 @@ pub enum SettingsError {
     #[error("[in.tproxy] and [in.tun] would take traffic from one another: leave one of them out")]
     TwoInterceptions,
     /// A proxy without users serves everybody who reaches it.
-    #[error("{0} is open to other hosts: set [in] users, or listen on a loopback address")]
+    #[error("{0} is open to other hosts: listen on loopback, or, with SOCKS5 only, set [in] users")]
     Open(SocketAddr),
 }
 

@@ -14,7 +14,7 @@ use crate::output::print_line;
 use crate::process::Misused;
 use crate::units;
 
-/// Says what becomes of a flow by the rules of a file, and which rule decides.
+/// Says how the rules of a file treat a flow, and which rule decides.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Example:
   whimbrel proxy explain --config proxy.toml tcp 10.1.2.3:443 --from 192.168.0.7:40000")]
@@ -28,7 +28,7 @@ pub(super) struct ExplainCommand {
     /// The program's address and port.
     #[arg(long, value_name = "ADDR", value_parser = units::address, default_value = "127.0.0.1:40000")]
     from: SocketAddr,
-    /// How the program comes in: socks, connect, forward, tproxy or tun. Without it, rules that ask for it are listed.
+    /// The way in that the program uses: socks, connect, forward, tproxy or tun. Without it, rules with `by` are listed.
     #[arg(long, value_name = "WAY")]
     by: Option<WayIn>,
     /// The interface on which its packets arrive.

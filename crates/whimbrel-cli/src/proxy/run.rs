@@ -45,7 +45,8 @@ const TCP_NOT_REPLACED: &str = "a proxy with a session over TCP cannot be replac
 ///
 /// With --listen, the first line of output is `listening whimbrel://KEY@HOST:PORT`. Give that URL to --peer at the
 /// other end, with a name or address of this host in place of `[::1]`. --listen lets nobody in without --allow, or a
-/// `[[peer]]` in the file. Both signals are its regular end, with exit code 0; a second one ends it at once.
+/// `[[peer]]` in the file. Both signals are its regular end, with exit code 0; a second one resets
+/// the flows that still run.
 #[derive(Args, Clone, Debug)]
 pub(super) struct RunCommand {
     #[command(flatten)]

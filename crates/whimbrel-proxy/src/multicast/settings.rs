@@ -41,7 +41,7 @@ pub enum MulticastMistake {
     #[error("[multicast] has {0} groups on {1} interfaces: 64 on 16 are the most")]
     TooMany(usize, usize),
     /// A peer does not exist.
-    #[error("[multicast] names the peer `{0}`, which there is not: give a [[peer]] that `name`")]
+    #[error("[multicast] names the peer `{0}`, but no [[peer]] has that `name`: correct it, or add the peer")]
     NoSuchPeer(String),
 }
 

@@ -40,7 +40,7 @@ pub enum TproxyMistake {
     Nothing,
     /// No interface can be called so.
     #[error(
-        "[in.tproxy] interfaces: `{0}` is no name of an interface that other hosts are behind; `ip link` lists them"
+        "[in.tproxy] interfaces: `{0}` is not the name of an interface with other hosts behind it: `ip link` lists the names"
     )]
     Interface(String),
     /// Marks would run into others.

@@ -67,7 +67,7 @@ pub enum TunMistake {
     NotWithin(IpNet),
     /// No interface can be called so.
     #[error(
-        "[in.tun] interfaces: `{0}` is no name of an interface that other hosts are behind; `ip link` lists them"
+        "[in.tun] interfaces: `{0}` is not the name of an interface with other hosts behind it: `ip link` lists the names"
     )]
     Interface(String),
     /// Traffic without a mark is intercepted.
