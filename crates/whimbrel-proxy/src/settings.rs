@@ -331,7 +331,7 @@ mod tests {
             (format!("{socks}{peer}[[rule]]\nname = 'r'\nby = 'web'"), "`web` is no way in"),
             (format!("{socks}{peer}[[rule]]\nname = 'r'\ndscp = 64"), "`64` is no DSCP"),
             (format!("{socks}{peer}[[rule]]\nname = 'r'\ndns = 'cached'"), "cached"),
-            (format!("{socks}{peer}[[rule]]\nname = 'r'\ngather = '1s'"), "at most 100ms"),
+            (format!("{socks}{peer}[[rule]]\nname = 'r'\ngather = '1s'"), "at most 500ms"),
             (format!("{socks}{peer}[[rule]]\nname = 'r'\nby = 'socks'\ndscp = 'ef'"), "can never match"),
             (
                 format!("{socks}{peer}[[rule]]\nname = 'r'\nprotocol = 'tcp'\nservice = 'ru'"),
