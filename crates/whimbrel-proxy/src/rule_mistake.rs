@@ -57,10 +57,7 @@ impl RuleMistake {
         if rule.action == Action::Direct && rule.protocol != Some(Protocol::Tcp) {
             return Err(Self::DirectDatagrams(name()));
         }
-        let for_datagrams = [
-            ("service", rule.service.is_some()),
-            ("dns", rule.dns == Dns::Cache),
-        ];
+        let for_datagrams = [("service", rule.service.is_some()), ("dns", rule.dns == Dns::Cache)];
         let others = [
             ("cap", rule.cap.is_some()),
             ("compression", rule.compression.is_some()),

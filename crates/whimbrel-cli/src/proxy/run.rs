@@ -247,7 +247,11 @@ impl RunCommand {
     }
 
     /// Starts a client of the broker that groups go through, if there is one.
-    async fn broker_client(&self, settings: &Settings, identity: &Identity) -> anyhow::Result<Option<Client>> {
+    async fn broker_client(
+        &self,
+        settings: &Settings,
+        identity: &Identity,
+    ) -> anyhow::Result<Option<Client>> {
         let broker = settings.multicast.as_ref().and_then(|multicast| multicast.broker.as_ref());
         let Some(broker) = broker else { return Ok(None) };
         let config = Config::default().transport(settings.transport.clone());

@@ -74,8 +74,7 @@ impl Dissemination {
     pub(super) fn heard(&self, instance: Instance, source: SocketAddr, group: SocketAddr, payload: &[u8]) {
         let Ok(waits) = self.waiting.try_reserve() else { return };
         let (source, proxy) = (source.to_string(), shown(instance));
-        let properties =
-            Properties::new([("source", Value::String(&source)), ("proxy", Value::String(&proxy))]);
+        let properties = Properties::new([("source", Value::Text(&source)), ("proxy", Value::Text(&proxy))]);
         let Ok(properties) = properties else { return };
         let mut publish = Publish::new(topic_of(&self.topic, group), Bytes::copy_from_slice(payload));
         (publish.properties, publish.lifetime) = (properties, Some(LIFETIME));
@@ -131,7 +130,7 @@ async fn send_on(
                     && source.is_ipv4() == group.is_ipv4()
                     && allowance.take(std::time::Instant::now())
                 {
-                    multicast.send_on(instance, source, group, message.payload());
+                    multicast.send_on(instance, source, group, &message.payload());
                 }
             }
             Event::Refused(why) => return tell(format!("{group} is not sent on: {why}")),
@@ -152,7 +151,7 @@ fn shown(Instance(bytes): Instance) -> String {
 /// Returns the proxy that heard a datagram, and its source. `None`: it is no datagram of a proxy's.
 fn origin(message: &Message) -> Option<(Instance, SocketAddr)> {
     let text = |name| match message.property(name)? {
-        Value::String(text) => Some(text.to_owned()),
+        Value::Text(text) => Some(text.to_owned()),
         _ => None,
     };
     let (proxy, source) = (text("proxy")?, text("source")?);
@@ -177,7 +176,7 @@ mod tests {
     use super::*;
 
     fn message(pairs: &[(&str, &str)]) -> Message {
-        let pairs = pairs.iter().map(|(name, value)| (*name, Value::String(value)));
+        let pairs = pairs.iter().map(|(name, value)| (*name, Value::Text(value)));
         let properties = Properties::new(pairs).unwrap();
         Draft { topic: "multicast/239.1.2.3/5000", properties: properties.as_bytes(), ..Draft::default() }
             .finish()
@@ -187,8 +186,7 @@ mod tests {
     #[test]
     fn a_message_says_who_heard_the_datagram_from_whom() {
         let instance = Instance(std::array::from_fn(|at| at as u8 * 16));
-        let read =
-            |proxy: &str, source: &str| origin(&message(&[("proxy", proxy), ("source", source)]));
+        let read = |proxy: &str, source: &str| origin(&message(&[("proxy", proxy), ("source", source)]));
         let source = "10.1.0.2:5000".parse().unwrap();
         assert_eq!(read(&shown(instance), "10.1.0.2:5000"), Some((instance, source)));
         for (proxy, source) in [

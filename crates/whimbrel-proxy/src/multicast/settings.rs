@@ -104,7 +104,9 @@ pub enum MulticastMistake {
     #[error("[multicast.broker] names no broker: write for example urls = [\"whimbrel://KEY@HOST:4433\"]")]
     NoBroker,
     /// A broker could be anyone.
-    #[error("[multicast.broker] urls: {0} names no key: write whimbrel://KEY@HOST:PORT, as the broker printed it")]
+    #[error(
+        "[multicast.broker] urls: {0} names no key: write whimbrel://KEY@HOST:PORT, as the broker printed it"
+    )]
     NoKey(String),
     /// Nothing can be published under it.
     #[error("[multicast.broker] topic: `{0}` is no topic: {1}")]

@@ -73,7 +73,17 @@ impl StreamChannel {
         }
         let cap = manner.cap.map(|cap| bond.caps.under(cap));
         let gathering = Gathering::new(manner.gather);
-        Self { link, reader, writer, answer: Awaited::Nothing, priority, cap, gathering, bond, is_opener: false }
+        Self {
+            link,
+            reader,
+            writer,
+            answer: Awaited::Nothing,
+            priority,
+            cap,
+            gathering,
+            bond,
+            is_opener: false,
+        }
     }
 
     /// A stream that this end has opened, whose first bytes are the far end's answer.
