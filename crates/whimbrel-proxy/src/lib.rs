@@ -39,7 +39,7 @@ pub mod upgrade;
 mod ways_in;
 
 pub use connector::{Connector, Listen, PeerUrl, PeerUrlError};
-pub use multicast::{MulticastError, MulticastMistake, MulticastSettings};
+pub use multicast::{BrokerSettings, MulticastError, MulticastMistake, MulticastSettings};
 pub use news::News;
 pub use peer_settings::{Mode, PeerSettings};
 pub use proxy::{Proxy, StartError};

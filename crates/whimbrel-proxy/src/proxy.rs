@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use whimbrel::{Endpoint, Paths, PublicKey};
+use whimbrel_pubsub::client::Client;
 use whimbrel_service::{ActivityLog, Metrics, bind_advice};
 
 use crate::common::Common;
@@ -177,6 +178,16 @@ impl Proxy {
     /// Sets what sessions over TCP need. Call it before [`Proxy::go_on`].
     pub fn set_tcp(&mut self, tcp: TcpConnector) {
         self.tcp = Some(tcp);
+    }
+
+    /// Sets the client by which groups go through a broker: see [`BrokerSettings`](crate::BrokerSettings). Call it before [`Proxy::go_on`].
+    pub fn set_broker(&mut self, client: Client) {
+        let Some(multicast) = &self.common.multicast else { return };
+        let tell = self.tell.clone();
+        let told = move |why| (tell.0)(News::Groups(why));
+        if let Some(disseminating) = multicast.disseminate(client, told) {
+            self.run(disseminating);
+        }
     }
 
     /// Goes on with what another process has handed over, dials peers, and serves programs and peers.

@@ -189,6 +189,14 @@ impl<C: Channel> Channel for Compressed<C> {
         Poll::Ready(Ok(()))
     }
 
+    fn gathers(&self) -> usize {
+        self.inner.gathers()
+    }
+
+    fn poll_gathered(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.inner.poll_gathered(cx)
+    }
+
     fn poll_upkeep(&mut self, cx: &mut Context<'_>) {
         if self.restart.take(cx) && !self.is_finished {
             let end = self.packer.end_context();

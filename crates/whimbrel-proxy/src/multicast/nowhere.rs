@@ -4,6 +4,8 @@ use std::future::Ready;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use whimbrel_pubsub::client::Client;
+
 use super::settings::{MulticastError, MulticastSettings};
 use crate::protocol::Instance;
 use crate::relay::{Mark, Roster};
@@ -18,6 +20,10 @@ impl Multicast {
     }
 
     pub(crate) fn carry(self: &Arc<Self>, _: &Roster) -> Result<Ready<()>, MulticastError> {
+        match **self {}
+    }
+
+    pub(crate) fn disseminate(self: &Arc<Self>, _: Client, _: impl Fn(String)) -> Option<Ready<()>> {
         match **self {}
     }
 

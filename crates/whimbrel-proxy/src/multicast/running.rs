@@ -1,14 +1,16 @@
 //! Multicast while it runs.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tokio::net::UdpSocket;
 use tokio::task::JoinSet;
 use tokio::time::{interval, sleep};
+use whimbrel_pubsub::client::Client;
 
+use super::dissemination::Dissemination;
 use super::links::Link;
 use super::seen::Seen;
 use super::senders::Senders;
@@ -33,6 +35,8 @@ pub(crate) struct Multicast {
     /// By this, peers tell apart what several proxies of one network carry.
     instance: Instance,
     state: Mutex<State>,
+    /// Where groups go that go through a broker.
+    broker: OnceLock<Dissemination>,
 }
 
 #[derive(Debug)]
@@ -71,7 +75,7 @@ impl Multicast {
             heard: Allowance::new(HEARD_PER_SECOND),
         };
         let (settings, state) = (settings.clone(), Mutex::new(state));
-        Ok(Arc::new(Self { settings, instance: Instance(instance), state }))
+        Ok(Arc::new(Self { settings, instance: Instance(instance), state, broker: OnceLock::new() }))
     }
 
     /// Returns what carries groups to the peers of this roster, for ever.
@@ -104,6 +108,18 @@ impl Multicast {
         })
     }
 
+    /// Has groups go through the brokers of this client, if the settings have a broker. Returns what does so for ever.
+    pub(crate) fn disseminate<T: Fn(String) + Clone + Send + Sync + 'static>(
+        self: &Arc<Self>,
+        client: Client,
+        tell: T,
+    ) -> Option<impl Future<Output = ()> + Send + use<T>> {
+        let settings = self.settings.broker.as_ref()?;
+        let groups = &self.settings.groups;
+        let (broker, running) = Dissemination::start(settings, groups, Arc::clone(self), client, tell);
+        self.broker.set(broker).is_ok().then_some(running)
+    }
+
     async fn hear(self: Arc<Self>, joined: Joined, roster: Roster) {
         let mut buffer = vec![0; LARGEST];
         loop {
@@ -131,6 +147,12 @@ impl Multicast {
                 && link.is_some_and(|link| link.has(source.ip()) && !senders.are(source, |ip| link.has(ip)))
         };
         if !carries {
+            return;
+        }
+        if let Some(broker) = self.broker.get() {
+            broker.heard(self.instance, source, joined.group, payload);
+        }
+        if !self.settings.carries_to_peers() {
             return;
         }
         let manner = Manner::default();

@@ -139,7 +139,7 @@ pub struct Rule {
     /// The most that all its TCP flows together may send, and all its datagrams, in each direction; bit/s. Default: no cap.
     #[serde(default, with = "as_text::optional_rate")]
     pub cap: Option<u64>,
-    /// How long a small datagram may wait for others to travel with. Default: not at all.
+    /// How long a small datagram, or a small write of a TCP program, may wait for others to travel with; at most 500 ms. Default: not at all.
     #[serde(default, with = "units::optional_duration")]
     pub gather: Option<Duration>,
     /// The party that answers datagrams to port 53. Default: the server that they were sent to.

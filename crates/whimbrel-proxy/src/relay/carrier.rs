@@ -62,6 +62,17 @@ impl Channel for Carrier {
         }
     }
 
+    fn gathers(&self) -> usize {
+        self.stream().gathers()
+    }
+
+    fn poll_gathered(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match self {
+            Self::Plain(stream) => stream.poll_gathered(cx),
+            Self::Compressed { stage, .. } => stage.poll_gathered(cx),
+        }
+    }
+
     fn poll_upkeep(&mut self, cx: &mut Context<'_>) {
         match self {
             Self::Plain(_) => {}

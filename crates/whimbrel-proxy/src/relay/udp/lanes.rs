@@ -9,13 +9,12 @@ use bytes::Bytes;
 use crate::connector::{Link, Messages};
 use crate::protocol::{Cap, Datagram, Gathered, MOST_GATHERED, MOST_PARTS, Manner};
 use crate::relay::bond::Bond;
+use crate::relay::gathering::LONGEST_GATHER;
 
 /// The most manners whose lanes are kept.
 const MOST_MANNERS: usize = 64;
 /// The most groups of datagrams that have a cap. The transport never forgets one.
 const MOST_GROUPS: usize = 256;
-/// The longest that a datagram waits for others, whatever the peer wishes.
-pub(crate) const LONGEST_GATHER: Duration = Duration::from_millis(100);
 /// Bytes of a packet that are left to what is around a message.
 const AROUND: usize = 32;
 

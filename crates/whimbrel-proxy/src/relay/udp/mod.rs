@@ -10,7 +10,6 @@ mod programs;
 pub(crate) use codecs::Codecs;
 pub(crate) use far::{FarPrograms, Found};
 pub(in crate::relay) use far_socket::FarSocket;
-pub(crate) use lanes::LONGEST_GATHER;
 pub(crate) use outgoing::Outgoing;
 pub(crate) use programs::{EchoReply, Reply, replies};
 pub use programs::{Program, Programs};
