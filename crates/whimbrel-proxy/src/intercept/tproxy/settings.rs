@@ -100,9 +100,9 @@ mod tests {
         TproxySettings { output: true, ..Default::default() }.check().unwrap();
         for (wrong, part) in [
             (TproxySettings::default(), "intercepts nothing"),
-            (TproxySettings { interfaces: vec!["lo".into()], ..good.clone() }, "`lo` is no name"),
-            (TproxySettings { interfaces: vec!["a\" accept".into()], ..good.clone() }, "is no name"),
-            (TproxySettings { interfaces: vec!["a".repeat(16)], ..good.clone() }, "is no name"),
+            (TproxySettings { interfaces: vec!["lo".into()], ..good.clone() }, "`lo` is not the name"),
+            (TproxySettings { interfaces: vec!["a\" accept".into()], ..good.clone() }, "is not the name"),
+            (TproxySettings { interfaces: vec!["a".repeat(16)], ..good.clone() }, "is not the name"),
             (TproxySettings { mark: 0x101, ..good.clone() }, "0x101"),
             (TproxySettings { port: 0, ..good }, "may not be 0"),
         ] {

@@ -159,7 +159,7 @@ mod tests {
             (TunSettings::default(), "intercepts nothing"),
             (TunSettings { except: nets(&["10.0.0.7/8"]), ..good.clone() }, "10.0.0.0/8 is in `routes` and"),
             (TunSettings { except: nets(&["11.0.0.0/8"]), ..good.clone() }, "11.0.0.0/8 lies in none"),
-            (TunSettings { interfaces: vec!["a b".into()], ..good.clone() }, "`a b` is no name"),
+            (TunSettings { interfaces: vec!["a b".into()], ..good.clone() }, "`a b` is not the name"),
             (TunSettings { mark: 0, ..good.clone() }, "may not be 0"),
             (
                 TunSettings { own_ipv4: "10.0.0.0/16".parse().unwrap(), ..good.clone() },
