@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::Malformed;
+use super::malformed::Malformed;
 use super::decoder::Decoder;
 use super::dictionary::Dictionary;
 use super::encoder::{Encoder, Failed};

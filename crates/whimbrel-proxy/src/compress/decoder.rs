@@ -5,7 +5,7 @@ use flate2::{Decompress, FlushDecompress, Status};
 use liblzma::stream::{Action, Stream};
 use zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer, ResetDirective};
 
-use super::Malformed;
+use super::malformed::Malformed;
 use super::dictionary::Dictionary;
 use super::encoder::{Failed, WINDOW_LOG, xz_filters};
 use super::method::{Algorithm, Method};
@@ -70,7 +70,7 @@ impl Decoder {
     ///
     /// # Errors
     /// There is no memory for it.
-    pub(super) fn restart(&mut self, method: Method) -> Result<(), Failed> {
+    pub(crate) fn restart(&mut self, method: Method) -> Result<(), Failed> {
         match &mut self.0 {
             Inner::Zlib(context) => context.reset(false),
             Inner::Xz(_) => *self = Self::new(method, None)?,

@@ -10,8 +10,8 @@ use whimbrel::StreamId;
 use super::bond::Bond;
 use super::caps::Capped;
 use super::near::Refused;
-use crate::compress::Paused;
 use crate::connector::{Failure, Link, Stream, StreamReader, StreamWriter};
+use crate::flow::compressed::Paused;
 use crate::flow::{Broken, Channel};
 use crate::protocol::{Agreement, Answer, AnswerReader, Cap, Datagram, Manner, Outcome, codes};
 

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::record::FlowRecord;
 use super::session::SessionContext;
-use crate::compress::{Compressed, Dictionary, Method, Paused, Share};
+use crate::compress::{Dictionary, Method, Share};
+use crate::flow::compressed::{Compressed, Paused};
 use crate::flow::Channel;
 use crate::protocol::{Agreement, Compression};
 

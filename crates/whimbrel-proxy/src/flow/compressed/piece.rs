@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 
-use super::Malformed;
+use crate::compress::Malformed;
 
 /// The longest piece.
 pub(super) const LONGEST: usize = 128 * 1024;

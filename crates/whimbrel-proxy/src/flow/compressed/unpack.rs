@@ -7,11 +7,8 @@ use std::collections::VecDeque;
 use bytes::{Buf, Bytes};
 use serde::{Deserialize, Serialize};
 
-use super::Malformed;
-use super::decoder::Decoder;
-use super::dictionary::Dictionary;
-use super::method::Method;
 use super::piece::{HeaderReader, Kind};
+use crate::compress::{Decoder, Dictionary, Malformed, Method};
 
 /// The most bytes that are made of pieces at once.
 const ROOM: usize = 64 * 1024;
