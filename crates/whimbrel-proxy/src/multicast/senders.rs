@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::links::Link;
 use super::sockets::{scoped, sender};
 use crate::policy::is_special;
-use crate::relay::Mark;
+use crate::sockets::Mark;
 
 /// The most sockets. Another one closes the one that was quiet for the longest time.
 const MOST: usize = 128;

@@ -7,7 +7,7 @@ use nix::libc;
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
 
 use super::links::Link;
-use crate::relay::{Mark, set_mark};
+use crate::sockets::{Mark, set_mark};
 
 /// Memory for datagrams that wait to be read.
 const BUFFER: usize = 1 << 20;

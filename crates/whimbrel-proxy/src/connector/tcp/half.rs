@@ -5,7 +5,7 @@ use std::task::Waker;
 use bytes::{Bytes, BytesMut};
 
 use super::frame::Violation;
-use crate::connector::Failure;
+use crate::connector::failure::Failure;
 
 /// The bytes that each stream may have sent ahead of its reader, whatever others have.
 pub(super) const SHARE: usize = 64 * 1024;

@@ -17,7 +17,7 @@ use super::frame::Frames;
 use super::mux::{Event, Mux};
 use super::noise::{Opener, Sealer};
 use super::stream::TcpStreamEnds;
-use crate::connector::Failure;
+use crate::connector::failure::Failure;
 
 /// The silence after which the peer is asked whether it is there.
 const QUIET: Duration = Duration::from_secs(5);

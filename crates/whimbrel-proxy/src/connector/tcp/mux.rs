@@ -9,7 +9,7 @@ use bytes::{Bytes, BytesMut};
 use super::frame::{Frame, LONGEST, Violation};
 use super::half::{Incoming, Outgoing};
 use super::outbox::Outbox;
-use crate::connector::Failure;
+use crate::connector::failure::Failure;
 use crate::protocol::codes;
 
 /// The most streams of the peer at a time. Further ones are reset.
