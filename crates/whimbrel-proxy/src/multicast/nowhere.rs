@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use super::settings::{MulticastError, MulticastSettings};
-use crate::protocol::Instance;
-use crate::relay::{Mark, Roster};
+use crate::protocol::{Announcement, Instance};
+use crate::sockets::Mark;
 
 /// Multicast, which there is on Linux only.
 #[derive(Debug)]
@@ -17,7 +17,10 @@ impl Multicast {
         Err(MulticastError::NotLinux)
     }
 
-    pub(crate) fn carry(self: &Arc<Self>, _: &Roster) -> Result<Ready<()>, MulticastError> {
+    pub(crate) fn carry(
+        self: &Arc<Self>,
+        _: impl Fn(&[String], &Announcement, &[u8]),
+    ) -> Result<Ready<()>, MulticastError> {
         match **self {}
     }
 

@@ -4,7 +4,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use tokio::net::UdpSocket;
 use tokio::task::JoinSet;
 use tokio::time::{interval, sleep};
@@ -14,8 +13,9 @@ use super::seen::Seen;
 use super::senders::Senders;
 use super::settings::{MulticastError, MulticastSettings};
 use super::sockets::join;
+use crate::allowance::Allowance;
 use crate::protocol::{Announcement, Instance, Manner};
-use crate::relay::{Allowance, Mark, Peer, Roster};
+use crate::sockets::Mark;
 
 /// How often the addresses of links are looked at.
 const LOOK: Duration = Duration::from_secs(5);
@@ -74,14 +74,18 @@ impl Multicast {
         Ok(Arc::new(Self { settings, instance: Instance(instance), state }))
     }
 
-    /// Returns what carries groups to the peers of this roster, for ever.
+    /// Returns what carries groups, for ever. `send` sends a datagram to the peers with these names, or to all if there are
+    /// none.
     ///
     /// # Errors
     /// A group cannot be joined.
-    pub(crate) fn carry(
+    pub(crate) fn carry<S>(
         self: &Arc<Self>,
-        roster: &Roster,
-    ) -> Result<impl Future<Output = ()> + Send + use<>, MulticastError> {
+        send: S,
+    ) -> Result<impl Future<Output = ()> + Send + use<S>, MulticastError>
+    where
+        S: Fn(&[String], &Announcement, &[u8]) + Clone + Send + Sync + 'static,
+    {
         let mut all = Vec::new();
         for link in &self.lock().links {
             for group in &self.settings.groups {
@@ -91,11 +95,11 @@ impl Multicast {
                 all.push(Joined { socket: joined.map_err(failed)?, group: *group, link: link.index });
             }
         }
-        let (this, roster) = (Arc::clone(self), roster.clone());
+        let this = Arc::clone(self);
         Ok(async move {
             let (mut tasks, mut look) = (JoinSet::new(), interval(LOOK));
             for joined in all {
-                tasks.spawn(Arc::clone(&this).hear(joined, roster.clone()));
+                tasks.spawn(Arc::clone(&this).hear(joined, send.clone()));
             }
             loop {
                 look.tick().await;
@@ -104,21 +108,25 @@ impl Multicast {
         })
     }
 
-    async fn hear(self: Arc<Self>, joined: Joined, roster: Roster) {
+    async fn hear(self: Arc<Self>, joined: Joined, send: impl Fn(&[String], &Announcement, &[u8])) {
         let mut buffer = vec![0; LARGEST];
         loop {
             match joined.socket.recv_from(&mut buffer).await {
                 Ok((length, from)) => {
                     // Messages between proxies have no scope of a link.
                     let from = SocketAddr::new(from.ip(), from.port());
-                    self.on_heard(&joined, from, &buffer[..length], &roster);
+                    let payload = &buffer[..length];
+                    if let Some(announcement) = self.on_heard(&joined, from, payload) {
+                        send(&self.settings.peers, &announcement, payload);
+                    }
                 }
                 Err(_) => sleep(PAUSE).await,
             }
         }
     }
 
-    fn on_heard(&self, joined: &Joined, source: SocketAddr, payload: &[u8], roster: &Roster) {
+    /// Returns the announcement of a datagram that is carried.
+    fn on_heard(&self, joined: &Joined, source: SocketAddr, payload: &[u8]) -> Option<Announcement> {
         let now = Instant::now();
         let carries = {
             let mut state = self.lock();
@@ -130,17 +138,8 @@ impl Multicast {
                 && seen.hear(joined.link, joined.group, payload, now)
                 && link.is_some_and(|link| link.has(source.ip()) && !senders.are(source, |ip| link.has(ip)))
         };
-        if !carries {
-            return;
-        }
-        let manner = Manner::default();
-        let announcement = Announcement::of_group(source, joined.group.into(), self.instance, manner);
-        let (wanted, peers) = (&self.settings.peers, roster.now());
-        let gets =
-            |peer: &&Peer| wanted.is_empty() || wanted.iter().any(|name| **name == *peer.context().peer);
-        for session in peers.all().map(|(_, peer)| peer).filter(gets).filter_map(Peer::session) {
-            session.outgoing().send(&announcement, manner, Bytes::copy_from_slice(payload));
-        }
+        let group = joined.group.into();
+        carries.then(|| Announcement::of_group(source, group, self.instance, Manner::default()))
     }
 
     /// Returns whether this proxy has that mark itself.

@@ -9,7 +9,7 @@ use whimbrel::StreamId;
 
 use super::bond::Bond;
 use super::caps::Capped;
-use super::near::Refused;
+use super::refused::Refused;
 use crate::connector::{Failure, Link, Stream, StreamReader, StreamWriter};
 use crate::flow::compressed::Paused;
 use crate::flow::{Broken, Channel};

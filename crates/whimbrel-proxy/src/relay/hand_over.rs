@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::flows::Running;
 use super::limits::Limits;
 use super::reach::Reached;
-use super::record::{FlowRecord, FlowState, Running};
+use super::record::{FlowRecord, FlowState};
 use super::socket::Socket;
 use super::steering::Steering;
 use crate::flow::{Channel, Ended, Flow};

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use super::udp::FarSocket;
+use super::far_socket::FarSocket;
 use crate::policy::Permits;
 
 /// The sockets for datagrams in the names of a peer's programs. A program has one, whichever of the peer's sessions it uses.

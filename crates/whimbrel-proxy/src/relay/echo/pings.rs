@@ -15,9 +15,9 @@ use tokio::task::AbortHandle;
 use super::asked::{Asked, Request};
 use super::packet::{self, Answer};
 use crate::protocol::{Announcement, Echo, EchoError, EchoId, Manner, Refusal};
-use crate::relay::mark::set_mark;
-use crate::relay::session::SessionContext;
-use crate::relay::udp::Outgoing;
+use crate::relay::context::SessionContext;
+use crate::relay::udp::outgoing::Outgoing;
+use crate::sockets::set_mark;
 
 /// The longest data of a request: with its headers, what a common link carries.
 const LONGEST: usize = 1_452;
