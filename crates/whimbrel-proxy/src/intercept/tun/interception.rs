@@ -23,7 +23,7 @@ use super::stack::Tcp;
 use super::udp::Replies;
 use super::userspace::UserspaceTcp;
 use super::virtio::LENGTH;
-use crate::intercept::Ingress;
+use crate::intercept::ingress::Ingress;
 use crate::intercept::echo::Echoes;
 use crate::intercept::kernel::{
     Answer, Gate, Instance, Names, Pair, check_forwarding, check_rights, has_ipv6, refusal, remove_dead,
