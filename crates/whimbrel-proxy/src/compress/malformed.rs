@@ -3,4 +3,4 @@
 /// Bytes that are not what an encoder of this method makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the peer's compressed bytes are malformed")]
-pub struct Malformed;
+pub struct MalformedCompression;

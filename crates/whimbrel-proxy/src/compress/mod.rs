@@ -19,6 +19,6 @@ pub use datagrams::DatagramCodec;
 pub use decoder::Decoder;
 pub use dictionary::{Dictionary, DictionaryId, InvalidDictionary};
 pub use encoder::{Encoder, Failed};
-pub use malformed::Malformed;
+pub use malformed::MalformedCompression;
 pub use method::{Algorithm, InvalidMethod, Method};
 pub use train::{CannotTrain, train};

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use super::settings::{MulticastError, MulticastSettings};
-use crate::protocol::{Announcement, Instance};
+use crate::protocol::{Announcement, ProxyInstance};
 use crate::sockets::Mark;
 
 /// Multicast, which there is on Linux only.
@@ -24,11 +24,11 @@ impl Multicast {
         match **self {}
     }
 
-    pub(crate) fn is(&self, _: Instance) -> bool {
+    pub(crate) fn is(&self, _: ProxyInstance) -> bool {
         match *self {}
     }
 
-    pub(crate) fn send_on(&self, _: Instance, _: SocketAddr, _: SocketAddr, _: &[u8]) {
+    pub(crate) fn send_on(&self, _: ProxyInstance, _: SocketAddr, _: SocketAddr, _: &[u8]) {
         match *self {}
     }
 }

@@ -8,13 +8,13 @@ use tokio::net::UdpSocket;
 use tokio::task::JoinSet;
 use tokio::time::{interval, sleep};
 
-use super::links::Link;
-use super::seen::Seen;
-use super::senders::Senders;
+use super::links::LocalLink;
+use super::seen::SeenDatagrams;
+use super::senders::GroupSenders;
 use super::settings::{MulticastError, MulticastSettings};
 use super::sockets::join;
 use crate::allowance::Allowance;
-use crate::protocol::{Announcement, Instance, Manner};
+use crate::protocol::{Announcement, ProxyInstance, Manner};
 use crate::sockets::Mark;
 
 /// How often the addresses of links are looked at.
@@ -31,15 +31,15 @@ const LARGEST: usize = 65_535;
 pub(crate) struct Multicast {
     settings: MulticastSettings,
     /// By this, peers tell apart what several proxies of one network carry.
-    instance: Instance,
+    instance: ProxyInstance,
     state: Mutex<State>,
 }
 
 #[derive(Debug)]
 struct State {
-    links: Vec<Link>,
-    seen: Seen,
-    senders: Senders,
+    links: Vec<LocalLink>,
+    seen: SeenDatagrams,
+    senders: GroupSenders,
     heard: Allowance,
 }
 
@@ -57,7 +57,7 @@ impl Multicast {
     /// # Errors
     /// An interface is not there.
     pub(crate) fn new(settings: &MulticastSettings, mark: Mark) -> Result<Arc<Self>, MulticastError> {
-        let links = Link::list(&settings.interfaces)?;
+        let links = LocalLink::list(&settings.interfaces)?;
         let is_there = |name: &&String| links.iter().any(|link| link.name == **name);
         if let Some(missing) = settings.interfaces.iter().find(|name| !is_there(name)) {
             return Err(MulticastError::NoInterface(missing.clone()));
@@ -66,12 +66,12 @@ impl Multicast {
         aws_lc_rs::rand::fill(&mut instance).map_err(|_| std::io::Error::from(std::io::ErrorKind::Other))?;
         let state = State {
             links,
-            seen: Seen::default(),
-            senders: Senders::new(settings.ttl, mark),
+            seen: SeenDatagrams::default(),
+            senders: GroupSenders::new(settings.ttl, mark),
             heard: Allowance::new(HEARD_PER_SECOND),
         };
         let (settings, state) = (settings.clone(), Mutex::new(state));
-        Ok(Arc::new(Self { settings, instance: Instance(instance), state }))
+        Ok(Arc::new(Self { settings, instance: ProxyInstance(instance), state }))
     }
 
     /// Returns what carries groups, for ever. `send` sends a datagram to the peers with these names, or to all if there are
@@ -143,12 +143,12 @@ impl Multicast {
     }
 
     /// Returns whether this proxy has that mark itself.
-    pub(crate) fn is(&self, instance: Instance) -> bool {
+    pub(crate) fn is(&self, instance: ProxyInstance) -> bool {
         self.instance == instance
     }
 
     /// Sends on what a source behind another proxy has sent to a group, to each link but its own.
-    pub(crate) fn send_on(&self, instance: Instance, source: SocketAddr, group: SocketAddr, payload: &[u8]) {
+    pub(crate) fn send_on(&self, instance: ProxyInstance, source: SocketAddr, group: SocketAddr, payload: &[u8]) {
         let now = Instant::now();
         let mut state = self.lock();
         let State { links, seen, senders, .. } = &mut *state;
@@ -162,7 +162,7 @@ impl Multicast {
     }
 
     fn look(&self) {
-        let links = Link::list(&self.settings.interfaces);
+        let links = LocalLink::list(&self.settings.interfaces);
         let mut state = self.lock();
         if let Ok(links) = links {
             state.links = links;

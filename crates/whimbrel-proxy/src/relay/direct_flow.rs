@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 
 use super::connect::connect;
 use super::direct::Direct;
-use super::flows::Running;
+use super::flows::RunningFlow;
 use super::hand_over::hand_over;
 use super::limits::Limits;
 use super::record::FlowRecord;
@@ -25,7 +25,7 @@ use crate::sockets::Mark;
 #[derive(Debug)]
 pub(crate) struct DirectFlow {
     tcp: TcpStream,
-    running: Running,
+    running: RunningFlow,
 }
 
 impl DirectFlow {
@@ -33,7 +33,7 @@ impl DirectFlow {
     pub(crate) async fn open(
         target: &Target,
         source: SocketAddr,
-        running: Running,
+        running: RunningFlow,
         limits: &Limits,
         mark: Mark,
     ) -> Result<Self, Refused> {
@@ -68,7 +68,7 @@ impl DirectFlow {
 /// Hands on bytes of a flow that is not carried. None: it goes on in another process.
 pub(super) async fn run(
     mut flow: Flow<Socket, Direct>,
-    running: Running,
+    running: RunningFlow,
     limits: &Limits,
     steering: Steering,
 ) -> Option<Ended> {

@@ -12,7 +12,7 @@ use super::carrier::Carrier;
 use super::channel::StreamChannel;
 use super::connect::connect;
 use super::context::SessionContext;
-use super::flows::Running;
+use super::flows::RunningFlow;
 use super::hand_over::hand_over;
 use super::introduce::header;
 use super::record::FlowRecord;
@@ -27,7 +27,7 @@ use crate::policy::Protocol;
 use crate::protocol::{Agreement, Answer, Host, Opening, Outcome, Target, codes};
 
 /// A connection to the target, the flow's place in the table, its share, and its compression with the bytes in front.
-type Connected = (Socket, Running, OwnedSemaphorePermit, Option<(Wish, u32)>);
+type Connected = (Socket, RunningFlow, OwnedSemaphorePermit, Option<(Wish, u32)>);
 
 /// The flows that a peer has open at this end.
 #[derive(Debug)]
@@ -83,7 +83,7 @@ impl FarEnd {
     pub(super) async fn run(
         &self,
         mut flow: Flow<Socket, Carrier>,
-        running: Running,
+        running: RunningFlow,
         _permit: OwnedSemaphorePermit,
     ) {
         let stream = flow.channel().stream();

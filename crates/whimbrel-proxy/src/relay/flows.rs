@@ -21,10 +21,10 @@ const MOST_LOGGED: usize = 256;
 
 /// The flows that run now. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub struct Flows(Arc<Table>);
+pub struct Flows(Arc<FlowTable>);
 
 #[derive(Debug)]
-struct Table {
+struct FlowTable {
     next: AtomicU64,
     running: Mutex<BTreeMap<u64, Arc<FlowRecord>>>,
     /// Sums over all flows; of those that run, only that they were opened.
@@ -42,13 +42,13 @@ struct Table {
 
 /// A flow in the table. Dropping it takes it out.
 #[derive(Debug)]
-pub(crate) struct Running {
+pub(crate) struct RunningFlow {
     table: Flows,
     number: u64,
     pub(crate) record: Arc<FlowRecord>,
 }
 
-impl Default for Table {
+impl Default for FlowTable {
     fn default() -> Self {
         Self {
             next: AtomicU64::new(0),
@@ -68,11 +68,11 @@ impl Default for Table {
 impl Flows {
     /// A table whose flows may hold so many bytes together while their peers cannot be reached.
     pub(crate) fn with_hold(bytes: usize) -> Self {
-        Self(Arc::new(Table { hold: HoldBudget::new(bytes), ..Table::default() }))
+        Self(Arc::new(FlowTable { hold: HoldBudget::new(bytes), ..FlowTable::default() }))
     }
 
     /// Adds a flow, unless there are `most` already.
-    pub(crate) fn add(&self, record: FlowRecord, most: usize) -> Option<Running> {
+    pub(crate) fn add(&self, record: FlowRecord, most: usize) -> Option<RunningFlow> {
         let mut running = self.0.running.lock().unwrap_or_else(PoisonError::into_inner);
         if running.len() >= most || self.0.is_draining.load(Ordering::Relaxed) {
             drop(running);
@@ -85,7 +85,7 @@ impl Flows {
         drop(running);
         self.lock_totals().of(&record.group()).opened += 1;
         self.0.opened.fetch_add(1, Ordering::Relaxed);
-        Some(Running { table: self.clone(), number, record })
+        Some(RunningFlow { table: self.clone(), number, record })
     }
 
     /// Returns sums over all flows, with those that run.
@@ -182,7 +182,7 @@ impl Flows {
     }
 }
 
-impl Running {
+impl RunningFlow {
     /// The memory for what flows hold.
     pub(super) fn hold_budget(&self) -> &HoldBudget {
         &self.table.0.hold
@@ -194,7 +194,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningFlow {
     fn drop(&mut self) {
         let (to_peer, from_peer) = self.record.bytes();
         // Both at once, so that a flow is counted once, and its bytes never go back.

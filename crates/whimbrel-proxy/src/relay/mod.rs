@@ -63,4 +63,4 @@ pub use session::Session;
 pub(crate) use socket::{Socket, Userspace, drop_front};
 pub(crate) use steering::Steering;
 pub(crate) use udp::{EchoReply, LONGEST_GATHER, Reply, UdpParts, replies};
-pub use udp::{Program, Programs};
+pub use udp::{ProgramGuard, Programs};

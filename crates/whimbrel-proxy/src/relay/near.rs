@@ -10,7 +10,7 @@ use super::carrier::Carrier;
 use super::channel::StreamChannel;
 use super::hand_over::hand_over;
 use super::limits::Limits;
-use super::flows::Running;
+use super::flows::RunningFlow;
 use super::record::FlowRecord;
 use super::refused::Refused;
 use super::restarts::Restarts;
@@ -25,7 +25,7 @@ use crate::protocol::{Agreement, Answer, Opening, codes};
 #[derive(Debug)]
 pub struct Opened {
     channel: StreamChannel,
-    running: Running,
+    running: RunningFlow,
     /// The compression that was asked for, or once the answer is there, agreed on.
     wish: Option<Wish>,
     restarts: Restarts,
@@ -37,7 +37,7 @@ impl Opened {
     pub(super) async fn open(
         link: &Link,
         opening: &Opening,
-        running: Running,
+        running: RunningFlow,
         wish: Option<Wish>,
         restarts: &Restarts,
         bond: &Arc<Bond>,
@@ -125,7 +125,7 @@ impl Opened {
 /// Hands on bytes of a flow that this end has opened.
 pub(super) async fn run(
     mut flow: Flow<Socket, Carrier>,
-    running: Running,
+    running: RunningFlow,
     limits: &Limits,
     steering: Steering,
 ) -> Result<Option<Ended>, Refused> {

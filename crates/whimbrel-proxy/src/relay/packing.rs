@@ -13,7 +13,7 @@ use super::carrier::Carrier;
 use super::channel::StreamChannel;
 use super::direct::Direct;
 use super::flow_parcel::{FlowNote, FlowParcel, OtherEnd};
-use super::flows::{Flows, Running};
+use super::flows::{Flows, RunningFlow};
 use super::limits::Limits;
 use super::parking::{Other, Parked};
 use super::record::FlowRecord;
@@ -30,8 +30,8 @@ use crate::policy::Protocol;
 /// A flow that goes on here and was opened here.
 #[derive(Debug)]
 pub(crate) enum Unpacked {
-    Carried(Flow<Socket, Carrier>, Running),
-    Direct(Flow<Socket, Direct>, Running),
+    Carried(Flow<Socket, Carrier>, RunningFlow),
+    Direct(Flow<Socket, Direct>, RunningFlow),
 }
 
 impl Parked {
@@ -76,7 +76,7 @@ fn socket(file: OwnedFd) -> io::Result<TcpStream> {
     TcpStream::from_std(tcp)
 }
 
-fn running(parcel: &FlowParcel, peer: &Arc<str>, flows: &Flows, limits: &Limits) -> Option<Running> {
+fn running(parcel: &FlowParcel, peer: &Arc<str>, flows: &Flows, limits: &Limits) -> Option<RunningFlow> {
     let FlowNote { by_peer, target, program, rule, age, origin, .. } = parcel.note.clone();
     let record = FlowRecord::resumed(Protocol::Tcp, Arc::clone(peer), by_peer, target, program, rule)
         .from(&origin)

@@ -4,7 +4,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::carrier::Carrier;
 use super::direct::Direct;
-use super::flows::Running;
+use super::flows::RunningFlow;
 use super::socket::Socket;
 use crate::flow::{Flow, InHand};
 
@@ -15,7 +15,7 @@ pub(crate) struct Parked {
     pub(crate) other: Other,
     pub(crate) hand: InHand,
     /// It counts until the parts are gone.
-    pub(crate) running: Running,
+    pub(crate) running: RunningFlow,
 }
 
 /// The other end of a flow.
@@ -25,14 +25,14 @@ pub(crate) enum Other {
     Direct(Direct),
 }
 
-impl Running {
+impl RunningFlow {
     /// Leaves the parts of a flow for another process.
     pub(super) fn park(self, flow: Flow<Socket, Carrier>) {
         let (program, channel, hand) = flow.into_parts();
         self.leave(program, Other::Stream(channel), hand);
     }
 
-    /// See [`Running::park`].
+    /// See [`RunningFlow::park`].
     pub(super) fn park_direct(self, flow: Flow<Socket, Direct>) {
         let (program, direct, hand) = flow.into_parts();
         self.leave(program, Other::Direct(direct), hand);

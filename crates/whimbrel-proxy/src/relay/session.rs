@@ -8,7 +8,7 @@ use whimbrel::{Paths, StreamId};
 use super::bond::Bond;
 use super::context::SessionContext;
 use super::far::FarEnd;
-use super::flows::Running;
+use super::flows::RunningFlow;
 use super::near::Opened;
 use super::reach::{Reach, Reached};
 use super::refused::Refused;
@@ -151,7 +151,7 @@ impl Session {
     ///
     /// # Errors
     /// The session is over.
-    pub(crate) async fn open(&self, opening: &Opening, running: Running) -> Result<Opened, Refused> {
+    pub(crate) async fn open(&self, opening: &Opening, running: RunningFlow) -> Result<Opened, Refused> {
         let wish = opening.manner.compression.and_then(|asked| Wish::new(asked, &self.context.means));
         Opened::open(&self.link, opening, running, wish, &self.restarts, &self.bond).await
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::{Ingress, Way};
-use crate::policy::{Key, Protocol};
+use crate::policy::{FlowKey, Protocol};
 use crate::protocol::Target;
 use crate::relay::{Peer, Refused, Session, Socket, Steering, Unpacked};
 
@@ -62,7 +62,7 @@ impl Ingress {
         let (target, source) = flow.ends();
         let Ok(target) = target.parse() else { return };
         let source = source.unwrap_or_else(|| ([0, 0, 0, 0], 0).into());
-        let key = Key { protocol: Protocol::Tcp, target, source, origin: flow.record().origin.clone() };
+        let key = FlowKey { protocol: Protocol::Tcp, target, source, origin: flow.record().origin.clone() };
         let mut rules = self.0.ruling.watch();
         // It has yet to hear what they say.
         rules.mark_changed();

@@ -12,10 +12,10 @@ use tokio::sync::watch;
 pub(super) use self::opening::Way;
 use super::accept::Places;
 use super::dns::Answers;
-use super::interface::Interfaces;
+use super::interface::ProgramInterfaces;
 use super::ruling::Ruling;
 use crate::compress::Dictionary;
-use crate::policy::{Decision, Dscp, Key, Origin, Protocol, Rule, Rules, WayIn};
+use crate::policy::{Decision, Dscp, FlowKey, Origin, Protocol, Rule, Rules, WayIn};
 use crate::protocol::{Compression, Manner, Target};
 use crate::relay::{Flows, Limits, Peer, Peers, Roster, SessionContext, cap_of};
 
@@ -29,7 +29,7 @@ struct Inner {
     /// The context of the first peer. It has the parts that all peers share, and logs what concerns no peer.
     context: Arc<SessionContext>,
     ruling: Ruling,
-    interfaces: Interfaces,
+    interfaces: ProgramInterfaces,
     answers: Answers,
     places: Places,
     limits: Arc<Limits>,
@@ -41,7 +41,7 @@ impl Ingress {
     pub fn new(roster: Roster, rules: Rules, limits: Arc<Limits>, flows: Flows) -> Option<Self> {
         let context = Arc::clone(roster.now().first()?.context());
         let ruling = Ruling::new(Arc::clone(&context.peer), rules);
-        let (interfaces, answers, places) = (Interfaces::default(), Answers::default(), Places::new());
+        let (interfaces, answers, places) = (ProgramInterfaces::default(), Answers::default(), Places::new());
         let inner = Inner { roster, context, ruling, interfaces, answers, places, limits, flows };
         Some(Self(Arc::new(inner), Origin::default()))
     }
@@ -62,12 +62,12 @@ impl Ingress {
     }
 
     /// Returns what a flow is known by. Its interface is that to which its source's route leads.
-    pub(super) fn key(&self, protocol: Protocol, target: Target, source: SocketAddr) -> Key {
+    pub(super) fn key(&self, protocol: Protocol, target: Target, source: SocketAddr) -> FlowKey {
         let mut origin = self.1.clone();
         if origin.by.is_some_and(WayIn::sees_packets) && self.rules().asks().interface {
             origin.interface = self.0.interfaces.towards(source.ip());
         }
-        Key { protocol, target, source, origin }
+        FlowKey { protocol, target, source, origin }
     }
 
     /// Sets the rules. What they say of no peer is of the first one that there is now.
@@ -149,10 +149,10 @@ impl Ingress {
     }
 
     /// Writes a line about a flow that meets a rule, if the rule says so.
-    pub(super) fn log(&self, decision: &Decision, key: &Key) {
+    pub(super) fn log(&self, decision: &Decision, key: &FlowKey) {
         let Some((_, rule)) = decision.rule.as_ref().filter(|_| decision.log) else { return };
         self.0.flows.log(rule);
-        let Key { protocol, target, source, origin } = key;
+        let FlowKey { protocol, target, source, origin } = key;
         self.0.context.note(
             "rule matched",
             serde_json::json!({

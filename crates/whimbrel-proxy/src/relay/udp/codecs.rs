@@ -5,20 +5,20 @@ use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 
-use crate::compress::{DatagramCodec, DictionaryId, Malformed, Method, Share};
+use crate::compress::{DatagramCodec, DictionaryId, MalformedCompression, Method, Share};
 use crate::protocol::Compression;
 use crate::relay::means::CompressionMeans;
 
 /// The most codecs of a session. Datagrams that would need another are not compressed.
 const MOST_CODECS: usize = 8;
 
-type Key = (Method, Option<DictionaryId>);
+type CodecKey = (Method, Option<DictionaryId>);
 
 /// The codecs of a session.
 #[derive(Debug)]
 pub(crate) struct Codecs {
     means: CompressionMeans,
-    all: Mutex<HashMap<Key, (DatagramCodec, Share)>>,
+    all: Mutex<HashMap<CodecKey, (DatagramCodec, Share)>>,
 }
 
 impl Codecs {
@@ -44,7 +44,7 @@ impl Codecs {
         all.get_mut(&key).map(|(codec, _)| work(codec))
     }
 
-    fn make(&self, (method, id): Key) -> Option<(DatagramCodec, Share)> {
+    fn make(&self, (method, id): CodecKey) -> Option<(DatagramCodec, Share)> {
         let (dictionary, share) = self.means.take_all(method, id)?;
         Some((DatagramCodec::new(method, dictionary.as_ref()).ok()?, share))
     }
@@ -55,7 +55,7 @@ impl Codecs {
     }
 
     /// Undoes that.
-    pub(super) fn unpack(&self, by: Compression, packed: &[u8], most: usize) -> Result<Bytes, Malformed> {
-        self.with(by, |codec| codec.unpack(packed, most)).ok_or(Malformed)?
+    pub(super) fn unpack(&self, by: Compression, packed: &[u8], most: usize) -> Result<Bytes, MalformedCompression> {
+        self.with(by, |codec| codec.unpack(packed, most)).ok_or(MalformedCompression)?
     }
 }

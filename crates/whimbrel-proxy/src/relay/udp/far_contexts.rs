@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 
-use crate::protocol::{Announcement, Context, Datagram, Instance, Refusal};
+use crate::protocol::{Announcement, Context, Datagram, ProxyInstance, Refusal};
 
 /// Datagrams that wait for the address of a name.
 const MOST_WAITING: usize = 16;
@@ -41,7 +41,7 @@ pub(super) enum Route {
     /// They are ICMP echo with this host.
     Echo(IpAddr),
     /// They are sent on to this group, as that proxy has heard them.
-    Group(SocketAddr, Instance),
+    Group(SocketAddr, ProxyInstance),
     /// The name is being looked up.
     LookingUp(Vec<Bytes>),
     Refused(Refusal),

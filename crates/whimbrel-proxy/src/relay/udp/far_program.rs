@@ -14,7 +14,7 @@ use crate::policy::Protocol;
 use crate::protocol::{Announcement, Manner, Refusal};
 use crate::relay::context::SessionContext;
 use crate::relay::far_socket::FarSocket;
-use crate::relay::flows::Running;
+use crate::relay::flows::RunningFlow;
 use crate::relay::record::FlowRecord;
 use crate::relay::speaking::speaks_as;
 use crate::sockets::{bind_udp, set_mark};
@@ -28,7 +28,7 @@ pub(super) struct FarProgram {
     address: SocketAddr,
     v4: Option<Arc<FarSocket>>,
     v6: Option<Arc<FarSocket>>,
-    running: Arc<Running>,
+    running: Arc<RunningFlow>,
     /// How its replies are sent, as its last announcement asked.
     manner: Arc<Mutex<Manner>>,
     _share: OwnedSemaphorePermit,
@@ -147,7 +147,7 @@ impl FarProgram {
 async fn receive(
     program: SocketAddr,
     socket: Arc<tokio::net::UdpSocket>,
-    running: Arc<Running>,
+    running: Arc<RunningFlow>,
     manner: Arc<Mutex<Manner>>,
     outgoing: Arc<Outgoing>,
 ) {

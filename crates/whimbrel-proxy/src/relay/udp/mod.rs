@@ -15,4 +15,4 @@ pub(crate) use lanes::LONGEST_GATHER;
 pub(crate) use outgoing::Outgoing;
 pub(crate) use parts::UdpParts;
 pub(crate) use programs::{EchoReply, Reply, replies};
-pub use programs::{Program, Programs};
+pub use programs::{ProgramGuard, Programs};
