@@ -1,10 +1,4 @@
-//! The transport as a node: an endpoint with its connections.
-
-mod contact;
-mod disk;
-mod node;
-mod peer;
-mod scene;
+//! A host: an endpoint with its connections.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -18,19 +12,18 @@ use whimbrel_proto::{
     TransportConfig,
 };
 
-use disk::Disk;
-pub use peer::Peer;
-pub use scene::SERVER;
+use super::disk::Disk;
+use super::peer::Peer;
 
 /// A host: an endpoint and its connections.
 pub struct Host {
-    disk: Disk,
-    endpoint: Endpoint,
-    connections: BTreeMap<Handle, Peer>,
+    pub(super) disk: Disk,
+    pub(super) endpoint: Endpoint,
+    pub(super) connections: BTreeMap<Handle, Peer>,
     /// Connections that were accepted and not yet returned.
-    accepted: Vec<Handle>,
+    pub(super) accepted: Vec<Handle>,
     /// Scratch space for packets, kept for its memory.
-    buffer: Vec<u8>,
+    pub(super) buffer: Vec<u8>,
 }
 
 impl Host {
