@@ -2,10 +2,10 @@
 
 use bytes::Bytes;
 
-use super::malformed::MalformedCompression;
 use super::decoder::Decoder;
 use super::dictionary::Dictionary;
 use super::encoder::{Encoder, Failed};
+use super::malformed::MalformedCompression;
 use super::method::{Algorithm, Method};
 
 /// The first bytes of every frame of Zstandard (RFC 8878 section 3.1.1). They are left out on the link.

@@ -5,9 +5,9 @@ use flate2::{Decompress, FlushDecompress, Status};
 use liblzma::stream::{Action, Stream};
 use zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer, ResetDirective};
 
-use super::malformed::MalformedCompression;
 use super::dictionary::Dictionary;
 use super::encoder::{Failed, WINDOW_LOG, xz_filters};
+use super::malformed::MalformedCompression;
 use super::method::{Algorithm, Method};
 
 /// A context that undoes compression.
@@ -85,7 +85,9 @@ impl Decoder {
         match &mut self.0 {
             DecoderContext::Zlib(context) => {
                 let before = (context.total_in(), context.total_out());
-                let status = context.decompress(bytes, room, FlushDecompress::None).map_err(|_| MalformedCompression)?;
+                let status = context
+                    .decompress(bytes, room, FlushDecompress::None)
+                    .map_err(|_| MalformedCompression)?;
                 // An encoder flushes and never ends.
                 if status == Status::StreamEnd {
                     return Err(MalformedCompression);

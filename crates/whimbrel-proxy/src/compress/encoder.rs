@@ -45,7 +45,9 @@ impl Encoder {
     /// There is no memory for it.
     pub fn new(method: Method, dictionary: Option<&Dictionary>) -> Result<Self, Failed> {
         Ok(Self(match method.algorithm() {
-            Algorithm::Zlib => EncoderContext::Zlib(Compress::new(Compression::new(method.level().into()), false)),
+            Algorithm::Zlib => {
+                EncoderContext::Zlib(Compress::new(Compression::new(method.level().into()), false))
+            }
             Algorithm::Xz => {
                 EncoderContext::Xz(Stream::new_raw_encoder(&xz_filters(method.level())?).map_err(|_| Failed)?)
             }

@@ -14,7 +14,7 @@ use super::senders::GroupSenders;
 use super::settings::{MulticastError, MulticastSettings};
 use super::sockets::join;
 use crate::allowance::Allowance;
-use crate::protocol::{Announcement, ProxyInstance, Manner};
+use crate::protocol::{Announcement, Manner, ProxyInstance};
 use crate::sockets::Mark;
 
 /// How often the addresses of links are looked at.
@@ -148,7 +148,13 @@ impl Multicast {
     }
 
     /// Sends on what a source behind another proxy has sent to a group, to each link but its own.
-    pub(crate) fn send_on(&self, instance: ProxyInstance, source: SocketAddr, group: SocketAddr, payload: &[u8]) {
+    pub(crate) fn send_on(
+        &self,
+        instance: ProxyInstance,
+        source: SocketAddr,
+        group: SocketAddr,
+        payload: &[u8],
+    ) {
         let now = Instant::now();
         let mut state = self.lock();
         let State { links, seen, senders, .. } = &mut *state;

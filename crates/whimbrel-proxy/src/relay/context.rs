@@ -51,18 +51,7 @@ impl SessionContext {
         let (permits, shares) = (RwLock::new(Arc::new(permits)), Shares::new(&limits));
         let (peer, own) = (peer.into(), Arc::default());
         let means = CompressionMeans::new(dictionaries, compression);
-        Self {
-            peer,
-            permits,
-            limits,
-            flows,
-            shares,
-            means,
-            activity,
-            mark: None,
-            multicast: None,
-            own,
-        }
+        Self { peer, permits, limits, flows, shares, means, activity, mark: None, multicast: None, own }
     }
 
     /// Marks what is sent for the peer.

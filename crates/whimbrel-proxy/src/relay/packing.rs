@@ -57,12 +57,7 @@ impl Parked {
             Other::Direct(direct) => OtherEnd::Direct(file(direct.into_inner()?)?),
         };
         let note = FlowNote::of(&self.running.record);
-        Some(FlowParcel {
-            program: file(self.program.into_inner()?)?,
-            other,
-            hand: self.hand,
-            note,
-        })
+        Some(FlowParcel { program: file(self.program.into_inner()?)?, other, hand: self.hand, note })
     }
 }
 

@@ -28,7 +28,11 @@ impl Spoken {
 
 /// Returns the address in whose name this end speaks for a program to a target, if the peer is permitted to have it do so.
 /// None: in its own.
-pub(super) fn speaks_as(permits: &Permits, program: Option<SocketAddr>, target: IpAddr) -> Option<SocketAddr> {
+pub(super) fn speaks_as(
+    permits: &Permits,
+    program: Option<SocketAddr>,
+    target: IpAddr,
+) -> Option<SocketAddr> {
     let program = program.map(|program| SocketAddr::new(program.ip().to_canonical(), program.port()))?;
     let ip = program.ip();
     let may = ip.is_ipv4() == target.is_ipv4() && permits.speaks_for(ip);

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::means::CompressionMeans;
 use super::record::FlowRecord;
 use crate::compress::{Dictionary, Method, Share};
-use crate::flow::compressed::{Compressed, Paused};
 use crate::flow::Channel;
+use crate::flow::compressed::{Compressed, Paused};
 use crate::protocol::{Agreement, Compression};
 
 /// The compression that a flow is to have, with the memory for it.

@@ -122,7 +122,12 @@ impl Unpacker {
     }
 
     /// Takes a part of these bytes, and makes at most `room`. Returns how many.
-    fn step(&mut self, front: &mut Bytes, room: usize, out: &mut Vec<Bytes>) -> Result<usize, MalformedCompression> {
+    fn step(
+        &mut self,
+        front: &mut Bytes,
+        room: usize,
+        out: &mut Vec<Bytes>,
+    ) -> Result<usize, MalformedCompression> {
         match self.state {
             State::Between => {
                 if let Some((kind, length)) = self.header.take(front.get_u8())? {

@@ -13,7 +13,12 @@ use crate::relay::{Peer, Refused, Session, Socket, Steering, Unpacked};
 impl Ingress {
     /// Carries the bytes of a program whose connection was accepted already; if the flow is refused, the connection is
     /// reset. The bytes do not wait for the answer, unless another peer may have to answer.
-    pub(in crate::intercept) async fn carry(&self, target: &Target, source: SocketAddr, program: impl Into<Socket>) {
+    pub(in crate::intercept) async fn carry(
+        &self,
+        target: &Target,
+        source: SocketAddr,
+        program: impl Into<Socket>,
+    ) {
         // It is reset when it is closed, unless the flow finishes it.
         let program = program.into();
         let begun = if self.0.roster.now().all().any(|(_, peer)| peer.standby().is_some()) {

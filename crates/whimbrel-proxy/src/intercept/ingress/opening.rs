@@ -88,7 +88,12 @@ impl Ingress {
 
     /// Opens a flow as the rules say, once they do not hold it. A carried one has no answer yet.
     /// `early` is the number of bytes that go before it.
-    pub(super) async fn begin(&self, target: &Target, source: SocketAddr, early: usize) -> Result<Way, Refused> {
+    pub(super) async fn begin(
+        &self,
+        target: &Target,
+        source: SocketAddr,
+        early: usize,
+    ) -> Result<Way, Refused> {
         let key = self.key(Protocol::Tcp, target.clone(), source);
         let mut rules = self.0.ruling.watch();
         let mut deadline = Instant::now() + PATIENCE;

@@ -32,7 +32,8 @@ impl TproxyKernel {
     /// Makes it all. The TUN is there already. What was made is taken back if something fails.
     pub(super) fn create(instance: Instance, ruleset: Ruleset) -> Result<Self, TproxyError> {
         let (names, has_ipv6) = (instance.names, ruleset.has_ipv6);
-        let state = TproxyObjects { instance, table: None, ruleset: None, has_kill_switch: false, is_ours: true };
+        let state =
+            TproxyObjects { instance, table: None, ruleset: None, has_kill_switch: false, is_ours: true };
         let this = Self(Mutex::new(state));
         routes::create(names, has_ipv6)?;
         let mut state = this.lock();

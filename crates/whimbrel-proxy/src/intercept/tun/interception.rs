@@ -23,8 +23,8 @@ use super::stack::TunTcp;
 use super::udp::Replies;
 use super::userspace::UserspaceTcp;
 use super::virtio::LENGTH;
-use crate::intercept::ingress::Ingress;
 use crate::intercept::echo::Echoes;
+use crate::intercept::ingress::Ingress;
 use crate::intercept::kernel::{
     Fate, Gate, Instance, Names, Pair, check_forwarding, check_rights, has_ipv6, refusal, remove_dead,
 };

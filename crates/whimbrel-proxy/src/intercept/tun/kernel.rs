@@ -27,7 +27,8 @@ impl TunKernel {
     /// Makes it all. The interface is there already. What was made is taken back if something fails.
     pub(super) fn create(names: Names, settings: &TunSettings, has_ipv6: bool) -> Result<Self, TunError> {
         let settings = settings.clone();
-        let mut state = TunObjects { names, settings, has_ipv6, routes: None, kill_switch: None, is_ours: true };
+        let mut state =
+            TunObjects { names, settings, has_ipv6, routes: None, kill_switch: None, is_ours: true };
         state.routes = Some(Routes::create(names.tables(), state.commands()?)?);
         state.set_kill_switch()?;
         Ok(Self(Mutex::new(state)))
@@ -35,7 +36,8 @@ impl TunKernel {
 
     /// Returns the state that another process has made by these settings. It is that process's until [`TunKernel::own`].
     pub(super) fn of(names: Names, settings: TunSettings, has_ipv6: bool) -> Result<Self, TunError> {
-        let mut state = TunObjects { names, settings, has_ipv6, routes: None, kill_switch: None, is_ours: false };
+        let mut state =
+            TunObjects { names, settings, has_ipv6, routes: None, kill_switch: None, is_ours: false };
         state.routes = Some(Routes::of(names.tables(), state.commands()?));
         if state.settings.kill_switch {
             state.kill_switch = Some(Routes::of(names.kill_tables(), state.rejected()));

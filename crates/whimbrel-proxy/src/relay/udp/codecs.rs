@@ -55,7 +55,12 @@ impl Codecs {
     }
 
     /// Undoes that.
-    pub(super) fn unpack(&self, by: Compression, packed: &[u8], most: usize) -> Result<Bytes, MalformedCompression> {
+    pub(super) fn unpack(
+        &self,
+        by: Compression,
+        packed: &[u8],
+        most: usize,
+    ) -> Result<Bytes, MalformedCompression> {
         self.with(by, |codec| codec.unpack(packed, most)).ok_or(MalformedCompression)?
     }
 }

@@ -58,13 +58,14 @@ impl FarContexts {
 
     /// Returns a context, which is used now.
     pub(super) fn of_datagram(&mut self, context: Context) -> Option<&mut FarContext> {
-        self.all.get_mut(&context).inspect(|known| known.used = Instant::now())
+        let known = self.all.get_mut(&context)?;
+        known.used = Instant::now();
+        Some(known)
     }
 
     /// Returns the announcements, as messages between proxies.
     pub(super) fn announcements(&self) -> Vec<Bytes> {
-        let announced =
-            |(context, known): (&Context, &FarContext)| (*context, known.announced.clone());
+        let announced = |(context, known): (&Context, &FarContext)| (*context, known.announced.clone());
         let all = self.all.iter().map(announced);
         all.map(|(context, announced)| Datagram::Announcement(context, announced).to_bytes()).collect()
     }

@@ -113,7 +113,9 @@ impl Outgoing {
                 }
                 None => Datagram::Plain(context, payload),
             },
-            Standing::New | Standing::Announcing => Datagram::Announced(context, announcement.clone(), payload),
+            Standing::New | Standing::Announcing => {
+                Datagram::Announced(context, announcement.clone(), payload)
+            }
             Standing::Refused(_) => return 0,
         };
         self.lanes.send(manner, &message);
@@ -183,8 +185,13 @@ impl Outgoing {
         table.next += if compression.is_some() { 2 } else { 1 };
         let shared = Arc::new(announcement.clone());
         table.numbers.insert(number, Arc::clone(&shared));
-        let entry =
-            NearContext { number, state: Standing::Announcing, compresses: false, used: now, announcing: None };
+        let entry = NearContext {
+            number,
+            state: Standing::Announcing,
+            compresses: false,
+            used: now,
+            announcing: None,
+        };
         table.contexts.insert(shared, entry);
         Some((Context(number), Standing::New, None))
     }
