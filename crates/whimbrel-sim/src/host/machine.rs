@@ -107,7 +107,7 @@ impl Host {
         Ok(self.keep(handle, connection))
     }
 
-    fn keep(&mut self, handle: Handle, connection: Connection) -> Handle {
+    pub(super) fn keep(&mut self, handle: Handle, connection: Connection) -> Handle {
         self.connections.insert(handle, Peer::new(connection));
         handle
     }
