@@ -22,10 +22,12 @@ use crate::intercept::tun::{TunError, TunInterception};
 use crate::multicast::{Multicast, MulticastError};
 use crate::news::{News, Tell};
 use crate::policy::Protocol;
+use crate::protocol::Announcement;
 use crate::proxy_status::ProxyStatus;
-use crate::relay::{Dictionaries, DictionaryError, Flows, Halt, Peers, Roster, may_speak};
+use crate::relay::{Dictionaries, DictionaryError, Flows, Halt, Peers, Roster};
 use crate::sessions::{Admitted, TcpConnector};
 use crate::settings::{Settings, SettingsError};
+use crate::sockets::may_speak;
 use crate::upgrade::Parcel;
 
 /// An error from starting a proxy. Each message says what to do.
@@ -164,7 +166,11 @@ impl Proxy {
         // Ports first: if one is taken, nobody is dialled.
         proxy.let_in(settings, parcel, &tell).await?;
         if let Some(multicast) = proxy.common.multicast.clone() {
-            let carrying = multicast.carry(&proxy.peers)?;
+            let peers = proxy.peers.clone();
+            let send = move |names: &[String], announcement: &Announcement, payload: &[u8]| {
+                peers.send(names, announcement, payload);
+            };
+            let carrying = multicast.carry(send)?;
             proxy.run(carrying);
         }
         Ok(proxy)

@@ -19,8 +19,8 @@ use whimbrel_pubsub::property::{Lookup, Properties, Value};
 
 use super::running::Multicast;
 use super::settings::BrokerSettings;
-use crate::protocol::Instance;
-use crate::relay::Allowance;
+use crate::allowance::Allowance;
+use crate::protocol::ProxyInstance;
 
 /// The time after which nobody wants a datagram any more. It is shorter than proxies remember what they have heard and sent, so that nothing
 /// goes round.
@@ -71,7 +71,13 @@ impl Dissemination {
     }
 
     /// Has a datagram published. It is lost if too many wait.
-    pub(super) fn heard(&self, instance: Instance, source: SocketAddr, group: SocketAddr, payload: &[u8]) {
+    pub(super) fn heard(
+        &self,
+        instance: ProxyInstance,
+        source: SocketAddr,
+        group: SocketAddr,
+        payload: &[u8],
+    ) {
         let Ok(waits) = self.waiting.try_reserve() else { return };
         let (source, proxy) = (source.to_string(), shown(instance));
         let properties = Properties::new([("source", Value::Text(&source)), ("proxy", Value::Text(&proxy))]);
@@ -144,12 +150,12 @@ fn topic_of(prefix: &str, group: SocketAddr) -> String {
     format!("{prefix}/{}/{}", group.ip(), group.port())
 }
 
-fn shown(Instance(bytes): Instance) -> String {
+fn shown(ProxyInstance(bytes): ProxyInstance) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Returns the proxy that heard a datagram, and its source. `None`: it is no datagram of a proxy's.
-fn origin(message: &Message) -> Option<(Instance, SocketAddr)> {
+fn origin(message: &Message) -> Option<(ProxyInstance, SocketAddr)> {
     let text = |name| match message.property(name)? {
         Value::Text(text) => Some(text.to_owned()),
         _ => None,
@@ -164,7 +170,7 @@ fn origin(message: &Message) -> Option<(Instance, SocketAddr)> {
     }
     let source: SocketAddr = source.parse().ok()?;
     let is_host = |ip: IpAddr| !ip.is_multicast() && !ip.is_unspecified();
-    is_host(source.ip()).then_some((Instance(instance), source))
+    is_host(source.ip()).then_some((ProxyInstance(instance), source))
 }
 
 #[cfg(test)]
@@ -185,7 +191,7 @@ mod tests {
 
     #[test]
     fn a_message_says_who_heard_the_datagram_from_whom() {
-        let instance = Instance(std::array::from_fn(|at| at as u8 * 16));
+        let instance = ProxyInstance(std::array::from_fn(|at| at as u8 * 16));
         let read = |proxy: &str, source: &str| origin(&message(&[("proxy", proxy), ("source", source)]));
         let source = "10.1.0.2:5000".parse().unwrap();
         assert_eq!(read(&shown(instance), "10.1.0.2:5000"), Some((instance, source)));

@@ -79,7 +79,7 @@ pub enum Dns {
 
 /// The properties of a flow that rules look at.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Key {
+pub struct FlowKey {
     /// Its protocol.
     pub protocol: Protocol,
     /// Where the program wants to go.
@@ -167,7 +167,7 @@ pub struct Rule {
 
 impl Rule {
     /// Returns whether it is for this flow.
-    pub fn matches(&self, key: &Key) -> bool {
+    pub fn matches(&self, key: &FlowKey) -> bool {
         covers_protocol(self.protocol, Some(key.protocol))
             && any(&self.to, |to| to.matches(&key.target.host, key.target.port))
             && any(&self.from, |from| contains(from, key.source.ip()))
@@ -179,7 +179,7 @@ impl Rule {
     }
 
     /// Returns whether it would be for this flow if more were known of how that came in.
-    pub fn might_match(&self, key: &Key) -> bool {
+    pub fn might_match(&self, key: &FlowKey) -> bool {
         let Origin { by, interface, dscp } = &key.origin;
         let known = Self {
             by: if by.is_some() { self.by.clone() } else { Vec::new() },

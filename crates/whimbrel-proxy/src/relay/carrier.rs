@@ -8,7 +8,7 @@ use super::channel::StreamChannel;
 use super::record::FlowRecord;
 use super::restarts::{Restartable, Restarts};
 use super::wish::Wish;
-use crate::compress::Compressed;
+use crate::flow::compressed::Compressed;
 use crate::flow::{Broken, Channel};
 use crate::protocol::Cap;
 

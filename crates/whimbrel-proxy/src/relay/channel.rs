@@ -11,9 +11,9 @@ use whimbrel::StreamId;
 use super::bond::Bond;
 use super::caps::Capped;
 use super::gathering::Gathering;
-use super::near::Refused;
-use crate::compress::Paused;
+use super::refused::Refused;
 use crate::connector::{Failure, Link, Stream, StreamReader, StreamWriter};
+use crate::flow::compressed::Paused;
 use crate::flow::{Broken, Channel};
 use crate::protocol::{Agreement, Answer, AnswerReader, Cap, Datagram, Manner, Outcome, codes};
 

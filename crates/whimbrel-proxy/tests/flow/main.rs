@@ -15,7 +15,7 @@ use pipes::{End, connected};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use talker::Talker;
-use whimbrel_proxy::compress::Compressed;
+use whimbrel_proxy::flow::compressed::Compressed;
 use whimbrel_proxy::flow::{Broken, Channel, Ended, Flow};
 
 /// The counts of a run.

@@ -24,11 +24,11 @@ pub(super) struct Lanes {
     link: Link,
     bond: Arc<Bond>,
     plain: Messages,
-    all: Mutex<Table>,
+    all: Mutex<LaneTable>,
 }
 
 #[derive(Debug, Default)]
-struct Table {
+struct LaneTable {
     lanes: HashMap<Manner, Lane>,
     /// The rates of groups, in bytes per second.
     caps: HashMap<u64, u64>,
@@ -109,7 +109,7 @@ impl Lanes {
     }
 
     /// Returns whether the transport keeps this cap.
-    fn keeps(&self, table: &mut Table, cap: Cap) -> bool {
+    fn keeps(&self, table: &mut LaneTable, cap: Cap) -> bool {
         let known = table.caps.get(&cap.group);
         if known == Some(&cap.rate) {
             return true;
@@ -122,12 +122,12 @@ impl Lanes {
         keeps
     }
 
-    fn lock(&self) -> MutexGuard<'_, Table> {
+    fn lock(&self) -> MutexGuard<'_, LaneTable> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Table {
+impl LaneTable {
     fn lane(&mut self, manner: Manner, link: &Link) -> &mut Lane {
         if self.lanes.len() >= MOST_MANNERS && !self.lanes.contains_key(&manner) {
             self.lanes.drain().for_each(|(_, mut lane)| lane.flush());
