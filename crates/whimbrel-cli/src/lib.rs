@@ -22,4 +22,5 @@ pub mod settings;
 mod shown;
 #[cfg(unix)]
 pub mod status;
+mod table;
 mod units;
