@@ -23,4 +23,6 @@ mod shown;
 #[cfg(unix)]
 pub mod status;
 mod table;
+#[cfg(unix)]
+pub mod top;
 mod units;
