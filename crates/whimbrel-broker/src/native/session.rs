@@ -1,11 +1,12 @@
 //! A client's session.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
+use tokio::time::sleep_until;
 use whimbrel::{Mocket, PublicKey, StreamId};
 use whimbrel_pubsub::frame::{BrokerFrame, ClientFrame, Credit, Refusal, RefusalCode, Welcome};
 use whimbrel_pubsub::message::{Hlc, Message};
@@ -14,6 +15,7 @@ use super::openings::Openings;
 use super::{Access, subscriber};
 use crate::buffer::Published;
 use crate::hub::{ClientId, Finding, Hub};
+use crate::quota::Pace;
 
 /// How long a client may take to say hello.
 const HELLO: Duration = Duration::from_secs(10);
@@ -33,7 +35,8 @@ pub(super) async fn run(hub: Arc<Hub>, mocket: Mocket, access: Arc<Access>) {
         return;
     }
     let client = client_of(mocket.peer_key());
-    let mut session = Session { hub, mocket, access, client, finding: Finding::default(), next: 1 };
+    let pace = access.pace(mocket.peer_key());
+    let mut session = Session { hub, mocket, access, client, pace, finding: Finding::default(), next: 1 };
     if let Err(why) = session.serve().await {
         session.mocket.close(MISUSED, &why).await;
     }
@@ -50,6 +53,7 @@ struct Session {
     mocket: Mocket,
     access: Arc<Access>,
     client: ClientId,
+    pace: Arc<Pace>,
     finding: Finding,
     /// The number of the next message that is published.
     next: u64,
@@ -101,8 +105,11 @@ impl Session {
         let roomy = Arc::new(Semaphore::new(subscriber::ROOMY));
         let (mut received, mut openings) = (Vec::new(), Openings::default());
         loop {
+            // A client that is beyond its quota is not read, so that it runs out of credit and waits.
+            let held = self.pace.until(Instant::now());
             tokio::select! {
-                number = self.mocket.recv_many(&mut received, BATCH) => {
+                () = sleep_until(held.unwrap_or_else(Instant::now).into()), if held.is_some() => {}
+                number = self.mocket.recv_many(&mut received, BATCH), if held.is_none() => {
                     if number.is_err() {
                         return Ok(());
                     }
@@ -123,12 +130,18 @@ impl Session {
                 }
                 stream = self.mocket.accept_messages() => {
                     let Ok(stream) = stream else { return Ok(()) };
-                    let permissions = self.access.of(self.mocket.peer_key().as_ref());
+                    let first = openings.accept(stream.id());
+                    let key = self.mocket.peer_key();
+                    let quota = self.access.of(key.as_ref()).quota;
+                    if subscribers.len() >= quota.subscriptions(usize::MAX) {
+                        subscribers.spawn(subscriber::refuse(stream, quota));
+                        continue;
+                    }
+                    let rights = subscriber::Rights { access: Arc::clone(&self.access), key };
                     let most = self.mocket.max_unfragmented();
                     let hub = Arc::clone(&self.hub);
-                    let first = openings.accept(stream.id());
                     let roomy = Arc::clone(&roomy);
-                    subscribers.spawn(subscriber::run(hub, stream, first, self.client, permissions, most, roomy));
+                    subscribers.spawn(subscriber::run(hub, stream, first, self.client, rights, most, roomy));
                 }
                 Some(_) = subscribers.join_next() => {}
             }
@@ -154,6 +167,10 @@ impl Session {
             }
             self.next += 1;
             let permitted = message.and_then(|message| may_publish(&permissions, key.as_ref(), message));
+            let permitted = permitted.and_then(|message| {
+                let spent = self.pace.spend(&permissions.quota, payload.len(), Instant::now());
+                spent.map(|()| message).map_err(|error| Refusal::new(RefusalCode::Limit, error))
+            });
             match permitted.and_then(|message| self.hub.publish(message, &mut self.finding)) {
                 Ok(Published::Taken(stamp) | Published::Repeated(stamp)) => {
                     answers.taken(number, stamp.published)

@@ -13,6 +13,15 @@ struct More {
     subscriptions: u64,
     linked: u64,
     channels: Vec<Channel>,
+    mqtt: Option<Mqtt>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Mqtt {
+    connections: u64,
+    pending: u64,
+    turned_away: u64,
 }
 
 #[derive(Default, Deserialize)]
@@ -35,11 +44,18 @@ struct Partition {
 
 /// Returns the lines about channels and subscriptions.
 pub(crate) fn describe(more: &Value) -> Vec<String> {
-    let More { name, cluster, subscriptions, linked, channels } = More::deserialize(more).unwrap_or_default();
+    let More { name, cluster, subscriptions, linked, channels, mqtt } =
+        More::deserialize(more).unwrap_or_default();
     let mut lines = vec![
         format!("broker {name} of cluster {cluster}"),
         format!("{}, linked with {}", plural(subscriptions, "subscription"), plural(linked, "other broker")),
     ];
+    if let Some(Mqtt { connections, pending, turned_away }) = mqtt {
+        let connections = plural(connections, "connection");
+        lines.push(format!(
+            "MQTT: {connections}, {pending} of them before CONNECT, {turned_away} turned away"
+        ));
+    }
     for Channel { name, arrived, retained, partitions } in &channels {
         lines.push(format!(
             "  channel {name}: {arrived} messages so far, last values of {}",

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use clap::Args;
 use whimbrel::{Config, PublicKey};
 use whimbrel_broker::backbone::{self, Mesh};
+use whimbrel_broker::gateway::mqtt::Gateway;
 use whimbrel_broker::hub::Hub;
 use whimbrel_broker::matching::Limits;
 use whimbrel_broker::native::Access;
@@ -15,7 +16,7 @@ use whimbrel_pubsub::frame::PROTOCOL;
 use whimbrel_service::key::{default_key_file, own_or_new};
 use whimbrel_service::{Command, ListenOptions, Listening, Service};
 
-use super::mqtt::Mqtt;
+use super::mqtt::{self, Mqtt};
 use super::sources::Sources;
 use crate::monitor;
 use crate::output::{note, print_line};
@@ -45,26 +46,36 @@ impl RunCommand {
     async fn serve(self) -> anyhow::Result<()> {
         let settings = self.sources.read()?;
         let rules = settings.rules()?;
+        let prepared = self.sources.mqtt(&settings)?;
         let Listening { endpoint, url } = self.listen(&settings).await?;
         let hub = Hub::new(settings.name(&endpoint.public_key()), rules, Limits::default());
         let (clients, others) = settings.permissions()?;
         let access = Arc::new(Access::new(clients, others));
         let joined: Arc<OnceLock<Arc<Mesh>>> = Arc::default();
         let (shown, mesh) = (Arc::clone(&hub), Arc::clone(&joined));
-        let more = move || report(&shown, mesh.get().map_or(0, |mesh| mesh.linked().len()));
+        let opened: Arc<OnceLock<Arc<Gateway>>> = Arc::default();
+        let gateway = Arc::clone(&opened);
+        let more = move || {
+            let mut report = report(&shown, mesh.get().map_or(0, |mesh| mesh.linked().len()));
+            report["mqtt"] = gateway.get().map(|gateway| mqtt::report(gateway.connections())).into();
+            report
+        };
         let file = self.sources.config.as_deref();
         let mut service = monitor::start("broker", &settings.service, file, &endpoint, more).await?;
         let mesh = Mesh::start(Arc::clone(&hub), &endpoint, &settings.peers()?);
         drop(joined.set(Arc::clone(&mesh)));
         let serving = tokio::spawn(serve(Arc::clone(&hub), mesh, endpoint.clone(), Arc::clone(&access)));
         let ticking = tokio::spawn(tick(Arc::clone(&hub)));
-        let mqtt = Mqtt::start(&hub, self.sources.mqtt(&settings)?, &settings).await?;
-        print_line(format_args!("listening {url}"))?;
-        if let Some(mqtt) = &mqtt {
-            print_line(format_args!("listening mqtt://{}", mqtt.address()))?;
+        let served = Mqtt::start(&hub, prepared).await?;
+        if let Some(mqtt) = &served {
+            drop(opened.set(mqtt.gateway()));
         }
-        self.until_stopped(&mut service, &endpoint, &access, mqtt.as_ref()).await;
-        if let Some(mqtt) = mqtt {
+        print_line(format_args!("listening {url}"))?;
+        for url in served.iter().flat_map(Mqtt::urls) {
+            print_line(format_args!("listening {url}"))?;
+        }
+        self.until_stopped(&mut service, &endpoint, &access, served.as_ref()).await;
+        if let Some(mqtt) = served {
             mqtt.stop().await;
         }
         service.finish(0, "the broker was stopped", STOP_PATIENCE).await?;
@@ -135,8 +146,8 @@ impl RunCommand {
         let ended = endpoint.set_allow(allowed(&settings).map_err(|error| error.to_string())?);
         let number = clients.len();
         access.replace(clients, others);
-        if let (Some(mqtt), Some((_, rules))) = (mqtt, permitted) {
-            mqtt.replace(rules);
+        if let (Some(mqtt), Some(prepared)) = (mqtt, permitted) {
+            mqtt.replace(prepared);
         }
         Ok(format!(
             "{} listed now; {} ended. Channels and addresses change at the next start",

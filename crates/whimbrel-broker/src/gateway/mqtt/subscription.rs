@@ -6,6 +6,7 @@ use std::time::Instant;
 use tokio::sync::Notify;
 use whimbrel_pubsub::coverage::{Coverage, Told};
 use whimbrel_pubsub::frame::{Recover, Refusal, Slow, Start};
+use whimbrel_pubsub::topic::TopicFilter;
 
 use super::codec::Qos;
 use super::outgoing::Outgoing;
@@ -104,6 +105,10 @@ impl Subscription {
     pub(super) fn change(&mut self, options: Options, values: Option<Attachment>) {
         self.options = options;
         self.values = values;
+    }
+
+    pub(super) fn filter(&self) -> &TopicFilter {
+        self.selection.filter()
     }
 
     pub(super) fn coverage(&self) -> Coverage {
@@ -205,5 +210,5 @@ impl Subscription {
 }
 
 fn has_room(options: &Options, outgoing: &Outgoing) -> bool {
-    outgoing.out.len() < ROOM && (options.qos == Qos::AtMostOnce || outgoing.has_window())
+    outgoing.out.len() < outgoing.room() && (options.qos == Qos::AtMostOnce || outgoing.has_window())
 }
