@@ -34,6 +34,7 @@ fn the_example_has_the_defaults_and_what_it_shows_is_right() {
     let settings = whole();
     settings.rules().unwrap();
     settings.permissions().unwrap();
+    assert_eq!(settings.mqtt().unwrap().unwrap().doors.len(), 4);
     assert_eq!(settings.peers().unwrap().len(), 1);
 }
 
@@ -67,11 +68,17 @@ fn the_example_names_every_setting() {
             names.extend(settings.as_object().unwrap().keys().cloned());
         }
     }
-    names.extend(example["channel"][0]["partition"][0].as_object().unwrap().keys().cloned());
+    let mqtt = &example["mqtt"];
+    for section in
+        [&example["channel"][0]["partition"][0], &mqtt["tls"], &mqtt["websocket"], &mqtt["user"][0]]
+    {
+        names.extend(section.as_object().unwrap().keys().cloned());
+    }
     assert!(names.len() > 20, "{names:?}");
     for name in names {
-        let heads = format!(".{name}]]");
-        let is_there = is_named(EXAMPLE, &name) || EXAMPLE.lines().any(|line| line.ends_with(&heads));
+        let heads = [format!(".{name}]]"), format!(".{name}]")];
+        let is_head = |line: &str| heads.iter().any(|head| line.ends_with(head));
+        let is_there = is_named(EXAMPLE, &name) || EXAMPLE.lines().any(is_head);
         assert!(is_there, "docs/broker.toml does not name {name}");
     }
 }

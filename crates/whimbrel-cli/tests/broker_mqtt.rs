@@ -5,66 +5,14 @@
 mod common;
 mod mqtt;
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::{Home, whimbrel};
+use mqtt::broker::{Broker, has, hashed, python_with_paho};
 use mqtt::{Raw, packet, text};
-
-/// A broker with MQTT. It is killed with the test.
-struct Broker {
-    child: Child,
-    native: String,
-    mqtt: String,
-    home: Home,
-}
-
-impl Broker {
-    fn start(name: &str) -> Self {
-        Self::with(name, None)
-    }
-
-    fn with(name: &str, config: Option<&str>) -> Self {
-        let home = Home::new(name);
-        let mut command = whimbrel(&home);
-        command.args(["broker", "run", "--listen", "127.0.0.1:0", "--mqtt", "127.0.0.1:0"]);
-        if let Some(config) = config {
-            let file = home.file("broker.toml");
-            std::fs::write(&file, config).unwrap();
-            command.arg("--config").arg(file);
-        }
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut next = |prefix: &str| {
-            let line = lines.next().unwrap().unwrap();
-            line.strip_prefix(prefix).unwrap_or_else(|| panic!("{line}")).to_owned()
-        };
-        let native = next("listening ");
-        let mqtt = next("listening mqtt://");
-        Self { child, native, mqtt, home }
-    }
-
-    fn port(&self) -> &str {
-        self.mqtt.rsplit(':').next().unwrap()
-    }
-
-    fn v5(&self, client: &str) -> Raw {
-        Raw::v5(&self.mqtt, client)
-    }
-
-    fn v3(&self, client: &str) -> Raw {
-        Raw::v3(&self.mqtt, client)
-    }
-}
-
-impl Drop for Broker {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
-    }
-}
 
 #[test]
 fn a_message_goes_from_client_to_client_in_both_versions() {
@@ -471,18 +419,6 @@ fn without_a_file_mqtt_is_for_this_host() {
     assert!(!refused.status.success() && said.contains("`anonymous = true`"), "{said}");
 }
 
-/// A password as the program hashes it.
-fn hashed(password: &str) -> String {
-    let home = Home::new("mqtt-password");
-    let mut command = whimbrel(&home);
-    command.args(["broker", "password"]).stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    child.stdin.take().unwrap().write_all(format!("{password}\n").as_bytes()).unwrap();
-    let output = child.wait_with_output().unwrap();
-    assert!(output.status.success());
-    String::from_utf8(output.stdout).unwrap().trim().to_owned()
-}
-
 #[test]
 fn users_do_what_the_file_lets_them() {
     let hash = hashed("cod");
@@ -509,15 +445,6 @@ fn users_do_what_the_file_lets_them() {
     assert_eq!(connack(5, "b", &login("fisher", "eel")), 0x86);
     client.publish(0x30, "birds", &[], b"");
     assert_eq!(client.goodbye(), Some(0x87));
-}
-
-/// Whether a program is there. A test without it says so.
-fn has(program: &str) -> bool {
-    let there = Command::new(program).arg("--help").output().is_ok();
-    if !there {
-        println!("skipped: {program} is not installed (Debian: apt install mosquitto-clients)");
-    }
-    there
 }
 
 #[test]
@@ -550,28 +477,6 @@ fn mosquitto_clients_publish_and_subscribe() {
         assert_eq!(lines.next().unwrap().unwrap(), format!("{topic} second"));
         assert!(subscriber.wait().unwrap().success());
     }
-}
-
-/// A Python that has paho, from the machine or from a folder of its own.
-fn python_with_paho() -> Option<PathBuf> {
-    let has_paho = |python: &PathBuf| {
-        let tried = Command::new(python).args(["-c", "import paho.mqtt.client"]).output();
-        tried.is_ok_and(|output| output.status.success())
-    };
-    let own = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("paho");
-    for python in [PathBuf::from("python3"), own.join("bin/python3")] {
-        if has_paho(&python) {
-            return Some(python);
-        }
-    }
-    let made = Command::new("python3").args(["-m", "venv"]).arg(&own).output();
-    let pip = Command::new(own.join("bin/pip")).args(["install", "--quiet", "paho-mqtt==2.2.0"]).output();
-    let python = own.join("bin/python3");
-    if made.is_ok() && pip.is_ok() && has_paho(&python) {
-        return Some(python);
-    }
-    println!("skipped: there is no Python with paho-mqtt, and it cannot be installed");
-    None
 }
 
 /// The program in the documentation.

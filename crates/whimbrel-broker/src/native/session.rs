@@ -1,11 +1,12 @@
 //! A client's session.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
+use tokio::time::sleep_until;
 use whimbrel::{Mocket, PublicKey, StreamId};
 use whimbrel_pubsub::frame::{BrokerFrame, ClientFrame, Credit, Refusal, RefusalCode, Welcome};
 use whimbrel_pubsub::message::{Hlc, Message};
@@ -14,6 +15,7 @@ use super::openings::Openings;
 use super::{Access, subscriber};
 use crate::buffer::Published;
 use crate::hub::{Client, ClientId, Finding, Hub, Publishing};
+use crate::quota::Pace;
 
 /// How long a client may take to say hello.
 const HELLO: Duration = Duration::from_secs(10);
@@ -36,8 +38,9 @@ pub(super) async fn run(hub: Arc<Hub>, mocket: Mocket, access: Arc<Access>) {
     let name = mocket.peer_key().map_or_else(|| "somebody".to_owned(), |key| key.to_string());
     let known = Arc::new(Client::new(&name, Some(mocket.peer_addr())));
     let publishing = Publishing::new(Arc::clone(&hub), Arc::clone(&known));
+    let pace = access.pace(mocket.peer_key());
     let finding = Finding::default();
-    let mut session = Session { hub, mocket, access, client, known, publishing, finding, next: 1 };
+    let mut session = Session { hub, mocket, access, client, pace, known, publishing, finding, next: 1 };
     if let Err(why) = session.serve().await {
         session.mocket.close(MISUSED, &why).await;
     }
@@ -57,6 +60,7 @@ struct Session {
     /// The client as reports name it.
     known: Arc<Client>,
     publishing: Publishing,
+    pace: Arc<Pace>,
     finding: Finding,
     /// The number of the next message that is published.
     next: u64,
@@ -108,8 +112,11 @@ impl Session {
         let roomy = Arc::new(Semaphore::new(subscriber::ROOMY));
         let (mut received, mut openings) = (Vec::new(), Openings::default());
         loop {
+            // A client that is beyond its quota is not read, so that it runs out of credit and waits.
+            let held = self.pace.until(Instant::now());
             tokio::select! {
-                number = self.mocket.recv_many(&mut received, BATCH) => {
+                () = sleep_until(held.unwrap_or_else(Instant::now).into()), if held.is_some() => {}
+                number = self.mocket.recv_many(&mut received, BATCH), if held.is_none() => {
                     if number.is_err() {
                         return Ok(());
                     }
@@ -130,13 +137,19 @@ impl Session {
                 }
                 stream = self.mocket.accept_messages() => {
                     let Ok(stream) = stream else { return Ok(()) };
-                    let permissions = self.access.of(self.mocket.peer_key().as_ref());
+                    let first = openings.accept(stream.id());
+                    let key = self.mocket.peer_key();
+                    let quota = self.access.of(key.as_ref()).quota;
+                    if subscribers.len() >= quota.subscriptions(usize::MAX) {
+                        subscribers.spawn(subscriber::refuse(stream, quota));
+                        continue;
+                    }
+                    let rights = subscriber::Rights { access: Arc::clone(&self.access), key };
                     let most = self.mocket.max_unfragmented();
                     let hub = Arc::clone(&self.hub);
-                    let first = openings.accept(stream.id());
                     let roomy = Arc::clone(&roomy);
                     let client = (self.client, Arc::clone(&self.known));
-                    subscribers.spawn(subscriber::run(hub, stream, first, client, permissions, most, roomy));
+                    subscribers.spawn(subscriber::run(hub, stream, first, client, rights, most, roomy));
                 }
                 Some(_) = subscribers.join_next() => {}
             }
@@ -163,6 +176,10 @@ impl Session {
             }
             self.next += 1;
             let permitted = message.and_then(|message| may_publish(&permissions, key.as_ref(), message));
+            let permitted = permitted.and_then(|message| {
+                let spent = self.pace.spend(&permissions.quota, payload.len(), Instant::now());
+                spent.map(|()| message).map_err(|error| Refusal::new(RefusalCode::Limit, error))
+            });
             match permitted.and_then(|message| self.hub.publish(message, &mut self.finding)) {
                 Ok(Published::Taken(stamp) | Published::Repeated(stamp)) => {
                     taken += 1;

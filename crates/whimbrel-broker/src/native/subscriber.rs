@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::{MissedTickBehavior, interval, timeout};
-use whimbrel::{MessageStream, Sender};
+use whimbrel::{MessageStream, PublicKey, Sender};
 use whimbrel_pubsub::coverage::Told;
 use whimbrel_pubsub::frame::{
     Kind, Refusal, RefusalCode, Start, Subscribe, Subscribed, SubscriberFrame, SubscriptionFrame, Telling,
@@ -14,8 +14,9 @@ use whimbrel_pubsub::frame::{
 use whimbrel_pubsub::message::ChannelId;
 use whimbrel_pubsub::topic::TopicFilter;
 
-use super::Permissions;
+use super::{Access, Permissions};
 use crate::hub::{Attach, Attachment, Client, ClientId, Hub, Progress, Promise};
+use crate::quota::Quota;
 use crate::selection::Selection;
 use crate::selector::Selector;
 
@@ -31,13 +32,25 @@ const BYTES: usize = 64 << 10;
 /// does not read hold little.
 pub(super) const ROOMY: usize = 32;
 
+/// The permissions of a client, as they are at the time.
+pub(super) struct Rights {
+    pub(super) access: Arc<Access>,
+    pub(super) key: Option<PublicKey>,
+}
+
+impl Rights {
+    fn permissions(&self) -> Arc<Permissions> {
+        self.access.of(self.key.as_ref())
+    }
+}
+
 /// Serves a subscription until its stream or session ends. `first` is its first message, if that came already.
 pub(super) async fn run(
     hub: Arc<Hub>,
     mut stream: MessageStream,
     first: Option<Bytes>,
     (client, known): (ClientId, Arc<Client>),
-    permissions: Arc<Permissions>,
+    rights: Rights,
     most: usize,
     roomy: Arc<Semaphore>,
 ) {
@@ -49,15 +62,22 @@ pub(super) async fn run(
             _ => return,
         },
     };
+    // What changes from here on is noticed.
+    let mut changes = rights.access.changes();
+    let permissions = rights.permissions();
     let attached = attach(&hub, (client, &known), &permissions, &first);
     drop(first);
     let ended = match attached {
-        Ok((attachment, subscribed)) => {
+        Ok((attachment, filter, subscribed)) => {
             let frame = SubscriptionFrame::Subscribed(subscribed).encode();
             if sender.send(frame).await.is_err() {
                 return;
             }
-            serve(&hub, attachment, &mut stream, &sender, Packing::new(most), &roomy).await
+            let packing = Packing::new(most, permissions.quota.queued(BYTES));
+            tokio::select! {
+                ended = serve(&hub, attachment, &mut stream, &sender, packing, &roomy) => ended,
+                () = revoked(&rights, &filter, &mut changes) => Some(not_permitted(&filter)),
+            }
         }
         Err(refusal) => Some(refusal),
     };
@@ -67,13 +87,37 @@ pub(super) async fn run(
     }
 }
 
+/// Waits until the client may not subscribe to `filter` any more.
+async fn revoked(rights: &Rights, filter: &TopicFilter, changes: &mut watch::Receiver<()>) {
+    while changes.changed().await.is_ok() {
+        if !rights.permissions().may_subscribe(filter) {
+            return;
+        }
+    }
+    std::future::pending().await
+}
+
+fn not_permitted(filter: &TopicFilter) -> Refusal {
+    Refusal::new(RefusalCode::NotPermitted, format_args!("you may not subscribe to `{filter}`"))
+}
+
+/// Refuses a subscription beyond the client's quota.
+pub(super) async fn refuse(mut stream: MessageStream, quota: Quota) {
+    let most = quota.subscriptions(usize::MAX);
+    let why = format!("your quota is {most} subscriptions of a session");
+    let refusal = SubscriptionFrame::Ended(Refusal::new(RefusalCode::Limit, why)).encode();
+    drop(stream.sender().build().send(refusal).await);
+    // What was sent arrives, though the stream is dropped.
+    drop(timeout(PATIENCE, stream.recv()).await);
+}
+
 /// Attaches what the first message asks for.
 fn attach(
     hub: &Arc<Hub>,
     (client, known): (ClientId, &Arc<Client>),
     permissions: &Permissions,
     first: &[u8],
-) -> Result<(Attachment, Subscribed), Refusal> {
+) -> Result<(Attachment, TopicFilter, Subscribed), Refusal> {
     let mistake = |error: &dyn std::fmt::Display| Refusal::new(RefusalCode::Mistake, error);
     let Ok(SubscriberFrame::Subscribe(subscribe)) = SubscriberFrame::parse(first) else {
         return Err(mistake(&"the first message on the stream subscribes to nothing"));
@@ -81,10 +125,7 @@ fn attach(
     let Subscribe { filter, selector, kind, recover, slow } = subscribe;
     let filter: TopicFilter = filter.parse().map_err(|error| mistake(&error))?;
     if !permissions.may_subscribe(&filter) {
-        return Err(Refusal::new(
-            RefusalCode::NotPermitted,
-            format_args!("you may not subscribe to `{filter}`"),
-        ));
+        return Err(not_permitted(&filter));
     }
     let selector = selector.map(|text| Selector::parse(&text).map(Arc::new));
     let selector = selector.transpose().map_err(|error| mistake(&error))?;
@@ -105,12 +146,12 @@ fn attach(
             return Err(Refusal::new(RefusalCode::Mistake, "this broker keeps no durable subscriptions"));
         }
     };
-    let selection = Selection::new(filter, selector);
+    let selection = Selection::new(filter.clone(), selector);
     let promise = if state.is_some() { Promise::SemiDurable } else { Promise::Nondurable };
     let mut attachment = hub.attach(client, Attach { selection, recover, slow, start, state })?;
     attachment.introduce(known, promise);
     let subscribed = Subscribed { selector: normal, channels: attachment.channels() };
-    Ok((attachment, subscribed))
+    Ok((attachment, filter, subscribed))
 }
 
 /// Tells the subscriber what there is, until the stream ends. Returns why the broker ends it.
@@ -130,7 +171,7 @@ async fn serve(
         }
         let turn = if attachment.is_recovering() { Some(hub.turns().begin().await) } else { None };
         let room = roomy.try_acquire().ok();
-        packing.room = if room.is_some() { BYTES } else { packing.most };
+        packing.room = if room.is_some() { packing.roomy } else { packing.most };
         let began = Instant::now();
         let progress = attachment.read(true, STEPS, |channel, told| packing.add(channel, &told));
         if let Some(turn) = turn {
@@ -162,6 +203,8 @@ async fn serve(
 #[derive(Default)]
 struct Packing {
     most: usize,
+    /// The bytes that may be packed if there is room.
+    roomy: usize,
     /// The bytes that may be packed now.
     room: usize,
     open: Option<(ChannelId, Telling)>,
@@ -170,8 +213,8 @@ struct Packing {
 }
 
 impl Packing {
-    fn new(most: usize) -> Self {
-        Self { most, room: most, ..Self::default() }
+    fn new(most: usize, roomy: usize) -> Self {
+        Self { most, roomy, room: most, ..Self::default() }
     }
 
     /// Adds something. Returns whether more may be added.

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use whimbrel::PublicKey;
 use whimbrel_pubsub::topic::TopicFilter;
 
+use super::QuotaSection;
 use super::channel::filters;
 use crate::native::Permissions;
 
@@ -22,6 +23,9 @@ pub struct ClientSection {
     /// The filters that it may subscribe to, and narrower ones. Default: none.
     #[serde(default, with = "filters")]
     pub subscribe: Vec<TopicFilter>,
+    /// The most that it may do. Default: as the limits say.
+    #[serde(default, skip_serializing_if = "QuotaSection::is_none")]
+    pub quota: QuotaSection,
 }
 
 /// Clients that are not listed.
@@ -34,28 +38,33 @@ pub struct OtherClients {
     /// The filters that they may subscribe to, and narrower ones. Default: none.
     #[serde(with = "filters")]
     pub subscribe: Vec<TopicFilter>,
+    /// The most that each of them may do. Default: as the limits say.
+    #[serde(skip_serializing_if = "QuotaSection::is_none")]
+    pub quota: QuotaSection,
 }
 
 impl ClientSection {
     /// A client that may do everything.
     pub fn everything(key: PublicKey) -> Self {
-        let Permissions { publish, subscribe } = Permissions::everything();
-        Self { key, name: None, publish, subscribe }
+        let Permissions { publish, subscribe, .. } = Permissions::everything();
+        Self { key, name: None, publish, subscribe, quota: QuotaSection::default() }
     }
 
     pub(super) fn permissions(&self) -> Permissions {
-        Permissions { publish: self.publish.clone(), subscribe: self.subscribe.clone() }
+        let (publish, subscribe) = (self.publish.clone(), self.subscribe.clone());
+        Permissions { publish, subscribe, quota: self.quota.quota() }
     }
 }
 
 impl OtherClients {
     /// All of them may do everything.
     pub fn everything() -> Self {
-        let Permissions { publish, subscribe } = Permissions::everything();
-        Self { publish, subscribe }
+        let Permissions { publish, subscribe, .. } = Permissions::everything();
+        Self { publish, subscribe, quota: QuotaSection::default() }
     }
 
     pub(super) fn permissions(&self) -> Permissions {
-        Permissions { publish: self.publish.clone(), subscribe: self.subscribe.clone() }
+        let (publish, subscribe) = (self.publish.clone(), self.subscribe.clone());
+        Permissions { publish, subscribe, quota: self.quota.quota() }
     }
 }

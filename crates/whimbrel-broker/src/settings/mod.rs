@@ -4,6 +4,7 @@ mod channel;
 mod client;
 mod mqtt;
 mod peer;
+mod quota;
 
 use serde::{Deserialize, Serialize};
 use whimbrel::{PublicKey, TransportConfig};
@@ -13,11 +14,11 @@ use whimbrel_service::{ListenSettings, ServiceSettings};
 
 pub use channel::{ChannelSection, PartitionSection, PolicyName};
 pub use client::{ClientSection, OtherClients};
-pub use mqtt::{MqttSection, UserSection};
+pub use mqtt::{MqttDoor, MqttPlan, MqttSection, TlsSection, UserSection, WebSocketSection};
 pub use peer::PeerSection;
+pub use quota::QuotaSection;
 
 use crate::backbone::Peer;
-use crate::gateway::mqtt::Rules;
 use crate::hub::{BrokerName, ChannelRules};
 use crate::native::Permissions;
 
@@ -109,6 +110,28 @@ pub enum SettingsError {
         "[mqtt]: anonymous clients may do what [other_clients] lists, and there is no such section: write one"
     )]
     MqttNothing,
+    /// A user of MQTT has no way to show who it is.
+    #[error("the user `{0}` of MQTT needs a `password` or a `certificate`")]
+    MqttNoProof(String),
+    /// Two users of MQTT have one certificate.
+    #[error("two users of MQTT have the certificate `{0}`: make one of them")]
+    MqttSameCertificate(String),
+    /// Certificates of clients are wanted, and no authority is named.
+    #[error(
+        "certificates of MQTT clients need the authority that signs them: write `client_ca` under [mqtt.tls]"
+    )]
+    MqttNoAuthority,
+    /// WebSocket over TLS has no certificate.
+    #[error("[mqtt.websocket]: `tls_address` needs a certificate: write [mqtt.tls]")]
+    MqttNoCertificate,
+    /// There is a certificate, and nobody who could use it.
+    #[error(
+        "[mqtt.tls] has no address: write `address = \"0.0.0.0:8883\"`, or `tls_address` under [mqtt.websocket]"
+    )]
+    MqttNoTlsAddress,
+    /// The path of MQTT over WebSocket makes no sense.
+    #[error("[mqtt.websocket]: `{0}` is no path: write one such as `/mqtt`")]
+    MqttPath(String),
     /// The limit for packets of MQTT makes no sense.
     #[error("[mqtt] max_packet: {0} bytes are not between 1 KiB and 256 MiB")]
     MqttPacket(u64),
@@ -169,12 +192,12 @@ impl Settings {
         Ok((clients, others))
     }
 
-    /// Returns the address for MQTT and the rules for its clients; `None` if there is no MQTT.
+    /// Returns how clients of MQTT are served; `None` if there is no MQTT.
     ///
     /// # Errors
-    /// Nobody may connect, or those who do may do nothing.
-    pub fn mqtt(&self) -> Result<Option<(std::net::SocketAddr, Rules)>, SettingsError> {
-        self.mqtt.rules(self.other_clients.as_ref())
+    /// Nobody may connect, those who do may do nothing, or settings contradict each other.
+    pub fn mqtt(&self) -> Result<Option<MqttPlan>, SettingsError> {
+        self.mqtt.plan(self.other_clients.as_ref())
     }
 
     /// Returns the identity of the broker with this key.
@@ -253,20 +276,50 @@ mod tests {
         let anonymous = format!("{address}anonymous=true\n");
         assert!(says(&anonymous).contains("[other_clients]"));
         let whole = format!("{anonymous}max_packet='2 KiB'\n[other_clients]\nsubscribe='prices/#'\n");
-        let (_, rules) = parse(&whole).mqtt().unwrap().unwrap();
-        let permissions = rules.anonymous.unwrap();
+        let plan = parse(&whole).mqtt().unwrap().unwrap();
+        let permissions = plan.rules.anonymous.unwrap();
         assert!(permissions.may_subscribe(&"prices/fish".parse().unwrap()));
         assert!(!permissions.may_publish("prices/fish"));
-        assert_eq!(parse(&whole).mqtt.limits().unwrap().max_packet, 2_048);
+        assert_eq!(plan.limits.max_packet, 2_048);
         assert!(says(&whole.replace("2 KiB", "2 B")).contains("1 KiB"));
         let hash = crate::gateway::mqtt::Password::hash(b"cod").unwrap();
         let user = format!("[[mqtt.user]]\nname='fisher'\npassword='{}'\npublish='fish/#'\n", hash.as_str());
-        let (_, rules) = parse(&format!("{address}{user}")).mqtt().unwrap().unwrap();
+        let rules = parse(&format!("{address}{user}")).mqtt().unwrap().unwrap().rules;
         assert!(rules.anonymous.is_none() && rules.users["fisher"].permissions.may_publish("fish/cod"));
         assert!(says(&format!("{address}{user}{user}")).contains("`fisher`"));
         let plain = "[[mqtt.user]]\nname='fisher'\npassword='cod'\n";
         let wrong = parse_config::<Settings>("b.toml", plain).unwrap_err().to_string();
         assert!(wrong.starts_with("b.toml:3:10: ") && wrong.contains("whimbrel broker password"), "{wrong}");
+    }
+
+    #[test]
+    fn the_doors_of_mqtt_are_those_that_have_addresses() {
+        let tls = "[mqtt.tls]\naddress='127.0.0.1:1'\ncertificate='a/c.pem'\nkey='/k.pem'\n";
+        let user = "[[mqtt.user]]\nname='fisher'\ncertificate='boat.example'\n";
+        let says = |text: &str| parse(text).mqtt().unwrap_err().to_string();
+        assert!(says(&format!("{tls}{user}")).contains("`client_ca`"));
+        assert!(says(&format!("{tls}require_certificate=true\n{user}")).contains("`client_ca`"));
+        let tls = format!("{tls}client_ca='ca.pem'\n");
+        assert!(
+            says(&format!("{tls}{user}{}", user.replace("'fisher'", "'other'"))).contains("`boat.example`")
+        );
+        assert!(says(&format!("{tls}[[mqtt.user]]\nname='fisher'\n")).contains("`password`"));
+        assert!(says(&format!("{}{user}", tls.replace("address='127.0.0.1:1'\n", ""))).contains("address"));
+        let websocket = "[mqtt.websocket]\naddress='127.0.0.1:2'\ntls_address='127.0.0.1:3'\n";
+        assert!(says(&format!("{websocket}{user}")).contains("[mqtt.tls]"));
+        assert!(says(&format!("{tls}{websocket}path='mqtt'\n{user}")).contains("`mqtt`"));
+        let mut settings = parse(&format!("{tls}{websocket}{user}"));
+        settings.mqtt.relative_to("/etc/whimbrel".as_ref());
+        let plan = settings.mqtt().unwrap().unwrap();
+        let doors: Vec<_> = plan.doors.iter().map(|door| (door.has_tls, door.has_websocket)).collect();
+        assert_eq!(doors, [(true, false), (false, true), (true, true)]);
+        let files = plan.tls.unwrap();
+        let paths = [&files.certificate, &files.key, files.client_ca.as_ref().unwrap()];
+        assert_eq!(
+            paths.map(|path| path.to_str().unwrap()),
+            ["/etc/whimbrel/a/c.pem", "/k.pem", "/etc/whimbrel/ca.pem"]
+        );
+        assert_eq!(plan.rules.certificates["boat.example"], "fisher");
     }
 
     #[test]

@@ -14,6 +14,15 @@ use crate::table::Table;
 /// The most subscribers and publishers shown in text output. JSON output has up to a hundred.
 const SHOWN: usize = 20;
 
+/// The connections of clients of MQTT.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Mqtt {
+    connections: u64,
+    pending: u64,
+    turned_away: u64,
+}
+
 /// Returns the lines about channels, other brokers, subscribers and publishers.
 pub(crate) fn describe(more: &Value) -> Vec<String> {
     let report = BrokerReport::deserialize(more).unwrap_or_default();
@@ -27,6 +36,9 @@ pub(crate) fn describe(more: &Value) -> Vec<String> {
             plural(*linked, "other broker")
         ),
     ];
+    lines.extend(
+        more.get("mqtt").and_then(|mqtt| Mqtt::deserialize(mqtt).ok()).map(|mqtt| describe_mqtt(&mqtt)),
+    );
     channels.iter().for_each(|channel| lines.extend(describe_channel(channel)));
     if !brokers.is_empty() {
         lines.extend(describe_links(brokers));
@@ -34,6 +46,11 @@ pub(crate) fn describe(more: &Value) -> Vec<String> {
     lines.extend(describe_subscribers(subscribers));
     lines.extend(describe_publishers(publishers));
     lines
+}
+
+fn describe_mqtt(Mqtt { connections, pending, turned_away }: &Mqtt) -> String {
+    let connections = plural(*connections, "connection");
+    format!("MQTT: {connections}, {pending} of them before CONNECT, {turned_away} turned away")
 }
 
 fn describe_channel(channel: &ChannelReport) -> Vec<String> {

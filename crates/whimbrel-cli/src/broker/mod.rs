@@ -7,10 +7,12 @@ mod run;
 mod sources;
 mod ticking;
 
+use std::path::Path;
+
 use clap::{Args, Subcommand};
-use whimbrel_broker::gateway::mqtt::Password;
+use whimbrel_broker::gateway::mqtt::{Password, Tls, TlsError, TlsFiles};
 use whimbrel_broker::settings::Settings;
-use whimbrel_service::{ConfigError, read_config};
+use whimbrel_service::{ConfigError, read_config, refuse_setting};
 
 use crate::output::print_line;
 use crate::process::Misused;
@@ -93,11 +95,25 @@ impl CheckCommand {
 }
 
 /// Reads a file, and refuses what cannot be.
-fn read(file: &std::path::Path) -> Result<Settings, Misused> {
-    let settings: Settings = read_config(file).map_err(|error: ConfigError| Misused(error.to_string()))?;
+fn read(file: &Path) -> Result<Settings, Misused> {
+    let mut settings: Settings =
+        read_config(file).map_err(|error: ConfigError| Misused(error.to_string()))?;
+    settings.mqtt.relative_to(file.parent().unwrap_or(Path::new("")));
     let whole = settings.rules().map(drop).and_then(|()| settings.permissions().map(drop));
     // The peers are among the rules.
-    let whole = whole.and_then(|()| settings.mqtt().map(drop));
-    whole.map_err(|error| Misused(format!("{}: {error}", file.display())))?;
+    let plan = whole.and_then(|()| settings.mqtt());
+    let plan = plan.map_err(|error| Misused(format!("{}: {error}", file.display())))?;
+    plan.and_then(|plan| plan.tls).map(|files| load(&files, Some(file))).transpose()?;
     Ok(settings)
+}
+
+/// Reads the files for TLS. `file` is the configuration that names them.
+fn load(files: &TlsFiles, file: Option<&Path>) -> Result<Tls, Misused> {
+    Tls::load(files).map_err(|TlsError { setting, why }| {
+        let Some(file) = file else { return Misused(why) };
+        // The file was read a moment ago.
+        let text = std::fs::read_to_string(file).unwrap_or_default();
+        let place = format!("mqtt.tls.{setting}");
+        Misused(refuse_setting(&file.display().to_string(), &text, &place, &why).to_string())
+    })
 }

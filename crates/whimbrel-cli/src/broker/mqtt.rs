@@ -1,50 +1,67 @@
 //! The broker's side for clients of MQTT.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::Context;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use whimbrel_broker::gateway::mqtt::{self, Admission, Rules};
+use whimbrel_broker::gateway::mqtt::{Admission, Connections, Door, Gateway, Tls};
 use whimbrel_broker::hub::Hub;
-use whimbrel_broker::settings::Settings;
+use whimbrel_broker::settings::MqttPlan;
 
 /// MQTT as it is served.
 pub(super) struct Mqtt {
-    address: SocketAddr,
+    urls: Vec<String>,
     admission: Arc<Admission>,
+    tls: Option<Arc<Tls>>,
+    gateway: Arc<Gateway>,
     stop: watch::Sender<()>,
     serving: JoinHandle<()>,
 }
 
+/// What MQTT needs before anything is started: the settings, and the certificates that they name.
+pub(super) struct Prepared {
+    pub(super) plan: MqttPlan,
+    pub(super) tls: Option<Tls>,
+}
+
 impl Mqtt {
     /// Begins to serve clients of MQTT, if the settings say so.
-    pub(super) async fn start(
-        hub: &Arc<Hub>,
-        permitted: Option<(SocketAddr, Rules)>,
-        settings: &Settings,
-    ) -> anyhow::Result<Option<Self>> {
-        let Some((address, rules)) = permitted else { return Ok(None) };
-        let limits = settings.mqtt.limits()?;
-        let listener = TcpListener::bind(address).await;
-        let listener = listener.with_context(|| format!("cannot listen for MQTT on {address}"))?;
-        let address = listener.local_addr()?;
-        let admission = Arc::new(Admission::new(rules));
+    pub(super) async fn start(hub: &Arc<Hub>, prepared: Option<Prepared>) -> anyhow::Result<Option<Self>> {
+        let Some(Prepared { plan, tls }) = prepared else { return Ok(None) };
+        let (tls, websocket) = (tls.map(Arc::new), Arc::new(plan.websocket));
+        let mut doors = Vec::new();
+        for door in plan.doors {
+            let listener = TcpListener::bind(door.address).await;
+            let listener = listener.with_context(|| format!("cannot listen for MQTT on {}", door.address))?;
+            let websocket = door.has_websocket.then(|| Arc::clone(&websocket));
+            doors.push(Door::new(listener, tls.clone().filter(|_| door.has_tls), websocket));
+        }
+        let urls = doors.iter().map(ToString::to_string).collect();
+        let admission = Arc::new(Admission::new(plan.rules));
+        let gateway = Gateway::new(Arc::clone(hub), Arc::clone(&admission), plan.limits);
         let (stop, stopping) = watch::channel(());
-        let served = mqtt::serve(Arc::clone(hub), listener, Arc::clone(&admission), limits, stopping);
-        Ok(Some(Self { address, admission, stop, serving: tokio::spawn(served) }))
+        let serving = tokio::spawn(Arc::clone(&gateway).serve(doors, stopping));
+        Ok(Some(Self { urls, admission, tls, gateway, stop, serving }))
     }
 
     /// Where it listens.
-    pub(super) fn address(&self) -> SocketAddr {
-        self.address
+    pub(super) fn urls(&self) -> &[String] {
+        &self.urls
     }
 
-    /// Replaces the rules for who may connect and do what, from now on.
-    pub(super) fn replace(&self, rules: Rules) {
-        self.admission.replace(rules);
+    /// The connections as they are counted.
+    pub(super) fn gateway(&self) -> Arc<Gateway> {
+        Arc::clone(&self.gateway)
+    }
+
+    /// Replaces the rules for who may connect and do what, and the certificates, from now on.
+    pub(super) fn replace(&self, prepared: Prepared) {
+        if let (Some(tls), Some(new)) = (&self.tls, &prepared.tls) {
+            tls.replace(new);
+        }
+        self.admission.replace(prepared.plan.rules);
     }
 
     /// Tells the clients that the broker stops, and waits until they know.
@@ -52,4 +69,11 @@ impl Mqtt {
         drop(self.stop);
         drop(self.serving.await);
     }
+}
+
+/// A report on the connections of MQTT.
+pub(super) fn report(
+    Connections { connections, pending, turned_away, .. }: Connections,
+) -> serde_json::Value {
+    serde_json::json!({ "connections": connections, "pending": pending, "turned_away": turned_away })
 }

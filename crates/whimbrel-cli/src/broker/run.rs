@@ -1,11 +1,12 @@
 //! `whimbrel broker run`: the broker itself.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use clap::Args;
 use whimbrel::{Config, PublicKey};
 use whimbrel_broker::backbone::{self, Mesh};
+use whimbrel_broker::gateway::mqtt::Gateway;
 use whimbrel_broker::hub::Hub;
 use whimbrel_broker::matching::Limits;
 use whimbrel_broker::native::Access;
@@ -16,7 +17,7 @@ use whimbrel_pubsub::frame::PROTOCOL;
 use whimbrel_service::key::{default_key_file, own_or_new};
 use whimbrel_service::{Command, ListenOptions, Listening, Service};
 
-use super::mqtt::Mqtt;
+use super::mqtt::{self, Mqtt};
 use super::sources::Sources;
 use super::ticking::tick;
 use crate::monitor;
@@ -47,13 +48,20 @@ impl RunCommand {
     async fn serve(self) -> anyhow::Result<()> {
         let settings = self.sources.read()?;
         let rules = settings.rules()?;
+        let prepared = self.sources.mqtt(&settings)?;
         let Listening { endpoint, url } = self.listen(&settings).await?;
         let hub = Hub::new(settings.name(&endpoint.public_key()), rules, Limits::default());
         let (clients, others) = settings.permissions()?;
         let access = Arc::new(Access::new(clients, others));
+        let opened: Arc<OnceLock<Arc<Gateway>>> = Arc::default();
+        let gateway = Arc::clone(&opened);
         let reporter = Reporter::new(Arc::clone(&hub));
         let shown = reporter.clone();
-        let more = move || serde_json::to_value(shown.report()).unwrap_or_default();
+        let more = move || {
+            let mut report = serde_json::to_value(shown.report()).unwrap_or_default();
+            report["mqtt"] = gateway.get().map(|gateway| mqtt::report(gateway.connections())).into();
+            report
+        };
         let file = self.sources.config.as_deref();
         let mut service = monitor::start("broker", &settings.service, file, &endpoint, more).await?;
         let mesh = Mesh::start(Arc::clone(&hub), &endpoint, &settings.peers()?);
@@ -63,13 +71,16 @@ impl RunCommand {
         service.set_health(move || watched.health());
         let serving = tokio::spawn(serve(Arc::clone(&hub), mesh, endpoint.clone(), Arc::clone(&access)));
         let ticking = tokio::spawn(tick(Arc::clone(&hub), reporter, service.activity()));
-        let mqtt = Mqtt::start(&hub, self.sources.mqtt(&settings)?, &settings).await?;
-        print_line(format_args!("listening {url}"))?;
-        if let Some(mqtt) = &mqtt {
-            print_line(format_args!("listening mqtt://{}", mqtt.address()))?;
+        let served = Mqtt::start(&hub, prepared).await?;
+        if let Some(mqtt) = &served {
+            drop(opened.set(mqtt.gateway()));
         }
-        self.until_stopped(&mut service, &endpoint, &access, mqtt.as_ref()).await;
-        if let Some(mqtt) = mqtt {
+        print_line(format_args!("listening {url}"))?;
+        for url in served.iter().flat_map(Mqtt::urls) {
+            print_line(format_args!("listening {url}"))?;
+        }
+        self.until_stopped(&mut service, &endpoint, &access, served.as_ref()).await;
+        if let Some(mqtt) = served {
             mqtt.stop().await;
         }
         service.finish(0, "the broker was stopped", STOP_PATIENCE).await?;
@@ -140,8 +151,8 @@ impl RunCommand {
         let ended = endpoint.set_allow(allowed(&settings).map_err(|error| error.to_string())?);
         let number = clients.len();
         access.replace(clients, others);
-        if let (Some(mqtt), Some((_, rules))) = (mqtt, permitted) {
-            mqtt.replace(rules);
+        if let (Some(mqtt), Some(prepared)) = (mqtt, permitted) {
+            mqtt.replace(prepared);
         }
         Ok(format!(
             "{} listed now; {} ended. Channels and addresses change at the next start",

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 use whimbrel::{DEFAULT_PORT, PublicKey};
-use whimbrel_broker::gateway::mqtt::Rules;
 use whimbrel_broker::native::Permissions;
 use whimbrel_broker::settings::{ClientSection, OtherClients, Settings};
 
+use super::mqtt::Prepared;
 use crate::dial::TransportOptions;
 use crate::monitor::MonitorOptions;
 use crate::process::Misused;
@@ -28,6 +28,10 @@ pub(super) struct Sources {
     /// an address of this host alone, and its clients may do everything [default: no MQTT].
     #[arg(long, value_name = "ADDR", value_parser = units::address)]
     mqtt: Option<SocketAddr>,
+    /// Serve clients of MQTT over WebSocket on this address and port, such as 127.0.0.1:8083, at the path /mqtt. What is said of --mqtt holds
+    /// for it, too. TLS is a matter of the file [default: no WebSocket].
+    #[arg(long, value_name = "ADDR", value_parser = units::address)]
+    mqtt_websocket: Option<SocketAddr>,
     /// Our own key file. It is made if it is missing [default: ~/.config/whimbrel/key].
     #[arg(long, value_name = "FILE")]
     pub(super) key: Option<PathBuf>,
@@ -73,30 +77,34 @@ impl Sources {
 
     /// Lets clients of MQTT in as the command line says.
     fn apply_mqtt(&self, settings: &mut Settings) -> Result<(), Misused> {
-        let Some(address) = self.mqtt else { return Ok(()) };
-        settings.mqtt.address = Some(address);
-        if self.config.is_none() {
-            if !address.ip().is_loopback() {
-                return Err(Misused(format!(
-                    "--mqtt {address}: others than this host's clients reach this address, and MQTT has no keys: say in a file who may connect, \
-                     with [mqtt] and [other_clients], and give it to --config"
-                )));
-            }
+        let given = [("--mqtt", self.mqtt), ("--mqtt-websocket", self.mqtt_websocket)];
+        let given = given.into_iter().filter_map(|(option, address)| Some((option, address?)));
+        for (option, address) in
+            given.filter(|(_, address)| self.config.is_none() && !address.ip().is_loopback())
+        {
+            return Err(Misused(format!(
+                "{option} {address}: others than this host's clients reach this address, and MQTT has no keys: say in a file who may connect, \
+                 with [mqtt] and [other_clients], and give it to --config"
+            )));
+        }
+        settings.mqtt.address = self.mqtt.or(settings.mqtt.address);
+        settings.mqtt.websocket.address = self.mqtt_websocket.or(settings.mqtt.websocket.address);
+        if self.config.is_none() && (self.mqtt.is_some() || self.mqtt_websocket.is_some()) {
             settings.mqtt.anonymous = true;
             settings.other_clients.get_or_insert_with(OtherClients::default);
         }
         settings.mqtt().map(drop).map_err(|error| Misused(error.to_string()))
     }
 
-    /// Returns the address for MQTT and the rules for its clients.
+    /// Returns how clients of MQTT are served, with the certificates.
     /// Without a file, clients may do everything, since they are on this host.
-    pub(super) fn mqtt(&self, settings: &Settings) -> Result<Option<(SocketAddr, Rules)>, Misused> {
-        let mut mqtt = settings.mqtt().map_err(|error| Misused(error.to_string()))?;
-        if let Some((_, rules)) = &mut mqtt
-            && self.config.is_none()
-        {
-            rules.anonymous = Some(Permissions::everything());
+    pub(super) fn mqtt(&self, settings: &Settings) -> Result<Option<Prepared>, Misused> {
+        let plan = settings.mqtt().map_err(|error| Misused(error.to_string()))?;
+        let Some(mut plan) = plan else { return Ok(None) };
+        if self.config.is_none() {
+            plan.rules.anonymous = Some(Permissions::everything());
         }
-        Ok(mqtt)
+        let tls = plan.tls.as_ref().map(|files| super::load(files, self.config.as_deref())).transpose()?;
+        Ok(Some(Prepared { plan, tls }))
     }
 }

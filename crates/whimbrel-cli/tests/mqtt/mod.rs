@@ -2,6 +2,9 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub(crate) mod broker;
+pub(crate) mod certificates;
+
 use std::cell::RefCell;
 use std::io::{Read, Write};
 use std::net::TcpStream;

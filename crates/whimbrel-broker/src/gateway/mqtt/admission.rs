@@ -2,13 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Instant;
 
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use whimbrel_pubsub::topic::TopicFilter;
 
 use super::codec::{Fault, Reason};
 use super::passwords::{Checked, Password};
+use super::tls::Identity;
 use crate::native::Permissions;
+use crate::quota::{Pace, Paces, Quota};
 
 /// The longest password, bytes.
 const LONGEST_PASSWORD: usize = 1_024;
@@ -22,13 +25,15 @@ pub struct Rules {
     pub anonymous: Option<Permissions>,
     /// The users.
     pub users: BTreeMap<String, User>,
+    /// The users by the names in their certificates.
+    pub certificates: BTreeMap<String, String>,
 }
 
 /// A user.
 #[derive(Debug)]
 pub struct User {
-    /// Its password, hashed.
-    pub password: Password,
+    /// Its password, hashed; `None` if it has a certificate alone.
+    pub password: Option<Password>,
     /// Its permissions.
     pub permissions: Permissions,
 }
@@ -37,11 +42,13 @@ pub struct User {
 #[derive(Debug)]
 pub struct Admission {
     rules: RwLock<Arc<Rules>>,
+    changes: watch::Sender<()>,
     checked: Checked,
     /// Clients that wait for a check.
     waiting: Semaphore,
     /// The one check.
     checking: Semaphore,
+    paces: Paces<String>,
 }
 
 /// A client that was let in: what it may do is asked each time.
@@ -49,53 +56,104 @@ pub struct Admission {
 pub(super) struct Admitted {
     admission: Arc<Admission>,
     user: Option<String>,
+    proof: Proof,
+    pace: Arc<Pace>,
+}
+
+/// How a client showed who it is.
+#[derive(Clone, Debug)]
+enum Proof {
+    /// It did not.
+    None,
+    /// By the password of this hash.
+    Password(Password),
+    Certificate(Identity),
+}
+
+impl Rules {
+    /// The user whom a certificate names.
+    fn certified(&self, identity: &Identity) -> Option<&String> {
+        identity.names.iter().find_map(|name| self.certificates.get(name))
+    }
 }
 
 impl Admission {
     /// Lets in whom the rules name.
     pub fn new(rules: Rules) -> Self {
-        let (waiting, checking) = (Semaphore::new(MOST_CHECKS), Semaphore::new(1));
-        Self { rules: RwLock::new(Arc::new(rules)), checked: Checked::new(), waiting, checking }
+        Self {
+            rules: RwLock::new(Arc::new(rules)),
+            changes: watch::Sender::default(),
+            checked: Checked::new(),
+            waiting: Semaphore::new(MOST_CHECKS),
+            checking: Semaphore::new(1),
+            paces: Paces::default(),
+        }
     }
 
-    /// Takes other rules. Publishers are judged by them at once, and subscriptions and connections that come.
+    /// Takes other rules. Clients are judged by them at once. Those that may not connect any more, or have a subscription that they may not,
+    /// are sent away.
     pub fn replace(&self, rules: Rules) {
+        self.checked.retain(|user| rules.users.contains_key(user));
         *self.rules.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rules);
-        self.checked.forget();
+        self.changes.send_replace(());
     }
 
     fn rules(&self) -> Arc<Rules> {
         Arc::clone(&self.rules.read().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// Whether clients have rights without a password, as far as rules say.
+    pub(super) fn is_open(&self) -> bool {
+        self.rules().anonymous.is_some()
+    }
+
     /// Lets a client in.
     pub(super) async fn admit(
         self: &Arc<Self>,
+        identity: Option<&Identity>,
         user: Option<&str>,
         password: Option<&[u8]>,
     ) -> Result<Admitted, Fault> {
         let rules = self.rules();
-        let user = user.filter(|_| !(rules.users.is_empty() && rules.anonymous.is_some()));
-        match user {
-            None if rules.anonymous.is_some() => {}
-            None => return Err(Fault::new(Reason::NOT_AUTHORIZED, "the broker wants a user and a password")),
-            Some(name) => self.check(&rules, name, password.unwrap_or_default()).await?,
+        let certified = identity.and_then(|identity| Some((identity, rules.certified(identity)?)));
+        if let Some((identity, name)) = certified
+            && user.is_none_or(|user| user == name)
+        {
+            return Ok(self.admitted(Some(name), Proof::Certificate(identity.clone())));
         }
-        Ok(Admitted { admission: Arc::clone(self), user: user.map(str::to_owned) })
+        let user = user.filter(|_| !(rules.users.is_empty() && rules.anonymous.is_some()));
+        let Some(name) = user else {
+            if rules.anonymous.is_some() {
+                return Ok(self.admitted(None, Proof::None));
+            }
+            let why = match identity {
+                Some(_) => "the broker knows no user with a name of this certificate",
+                None => "the broker wants a user and a password",
+            };
+            return Err(Fault::new(Reason::NOT_AUTHORIZED, why));
+        };
+        let proof = self.check(&rules, name, password.unwrap_or_default()).await?;
+        Ok(self.admitted(Some(name), proof))
     }
 
-    async fn check(&self, rules: &Rules, name: &str, password: &[u8]) -> Result<(), Fault> {
+    fn admitted(self: &Arc<Self>, user: Option<&str>, proof: Proof) -> Admitted {
+        // Clients without a name have a pace each.
+        let pace = user.map(|user| self.paces.of(user.to_owned(), Instant::now())).unwrap_or_default();
+        Admitted { admission: Arc::clone(self), user: user.map(str::to_owned), proof, pace }
+    }
+
+    async fn check(&self, rules: &Rules, name: &str, password: &[u8]) -> Result<Proof, Fault> {
         let wrong = || Fault::new(Reason::BAD_PASSWORD, "the user or the password is wrong");
         if password.len() > LONGEST_PASSWORD {
             return Err(wrong());
         }
         // A user that does not exist takes as long to be refused as one that does.
-        let (hash, exists) = match rules.users.get(name) {
-            Some(user) => (&user.password, true),
-            None => (rules.users.values().next().map(|user| &user.password).ok_or_else(wrong)?, false),
+        let (hash, exists) = match rules.users.get(name).and_then(|user| user.password.as_ref()) {
+            Some(password) => (password, true),
+            None => (rules.users.values().find_map(|user| user.password.as_ref()).ok_or_else(wrong)?, false),
         };
         if exists && self.checked.remembers(name, hash, password) {
-            return Ok(());
+            return Ok(Proof::Password(hash.clone()));
         }
         let busy =
             || Fault::new(Reason::UNAVAILABLE, "too many passwords are being checked: try again later");
@@ -107,7 +165,7 @@ impl Admission {
             return Err(wrong());
         }
         self.checked.remember(name, hash, password);
-        Ok(())
+        Ok(Proof::Password(hash.clone()))
     }
 }
 
@@ -115,6 +173,45 @@ impl Admitted {
     /// The user, if the client named one.
     pub(super) fn user(&self) -> Option<&String> {
         self.user.as_ref()
+    }
+
+    /// Learns of other rules.
+    pub(super) fn changes(&self) -> watch::Receiver<()> {
+        self.admission.changes.subscribe()
+    }
+
+    /// Whether the client would be let in now.
+    pub(super) fn is_still(&self) -> bool {
+        let rules = self.admission.rules();
+        let known = self.user.as_ref().and_then(|user| rules.users.get(user));
+        match &self.proof {
+            Proof::None => rules.anonymous.is_some(),
+            Proof::Password(hash) => known.is_some_and(|user| user.password.as_ref() == Some(hash)),
+            Proof::Certificate(identity) => {
+                identity.is_trusted() && rules.certified(identity) == self.user.as_ref()
+            }
+        }
+    }
+
+    /// The most that the client may do.
+    pub(super) fn quota(&self) -> Quota {
+        let mut quota = Quota::default();
+        self.is_permitted(|permissions| {
+            quota = permissions.quota;
+            true
+        });
+        quota
+    }
+
+    /// The client publishes a message of this length.
+    pub(super) fn spend(&self, length: usize) -> Result<(), Fault> {
+        let spent = self.pace.spend(&self.quota(), length, Instant::now());
+        spent.map_err(|error| Fault::new(Reason::QUOTA, error.to_string()))
+    }
+
+    /// The time until which the client is held back, since it publishes faster than its quota.
+    pub(super) fn held(&self) -> Option<Instant> {
+        self.pace.until(Instant::now())
     }
 
     fn is_permitted(&self, judge: impl FnOnce(&Permissions) -> bool) -> bool {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::timeout;
 use whimbrel_pubsub::message::Message;
@@ -13,6 +14,8 @@ use super::Gateway;
 use super::admission::Admitted;
 use super::clients::{Away, Place};
 use super::codec::{Connack, Connect, Fault, Out, Packet, PropertyList, Reason, Version};
+use super::door::{Door, Wire};
+use super::entrance::Guest;
 use super::incoming::{Incoming, MOST_ALIASES, MOST_UNRELEASED};
 use super::kept::Kept;
 use super::link::Link;
@@ -20,6 +23,7 @@ use super::message::Content;
 use super::outgoing::Outgoing;
 use super::session::{Session, Terms};
 use super::subscriptions::Subscriptions;
+use super::tls::Identity;
 use crate::hub::{Client, Finding, random};
 
 /// How long a client may take to connect.
@@ -32,24 +36,47 @@ const LONGEST_CLIENT: usize = 1_024;
 pub(super) const LONGEST_SESSION: Duration = Duration::from_secs(86_400);
 
 /// Serves a connection until it ends.
-pub(super) async fn run<S>(gateway: Arc<Gateway>, (stream, from): (S, SocketAddr), stop: watch::Receiver<()>)
-where
-    S: AsyncRead + AsyncWrite,
-{
-    let mut link = Link::new(stream);
-    let most = gateway.limits.max_packet.min(LONGEST_CONNECT);
-    // Before a client has said who it is, there is no way to answer.
-    let Ok(Some(Ok((kind, body)))) = timeout(CONNECT, link.packet(most)).await else { return };
-    let mut out = Out::new(Connect::version_of(&body));
-    match connect(&gateway, kind, &body, &mut out).await {
-        Ok(connected) => connected.session(gateway, (link, from), out, stop).await,
-        Err(fault) => {
-            if kind >> 4 == 1 {
-                refuse(&mut out, &fault);
-            }
-            link.close(out.bytes()).await;
-        }
+pub(super) async fn run(
+    gateway: Arc<Gateway>,
+    door: Arc<Door>,
+    (stream, from): (TcpStream, SocketAddr),
+    guest: Guest,
+    stop: watch::Receiver<()>,
+) {
+    let entered = tokio::select! {
+        entered = enter(&gateway, &door, stream) => entered,
+        () = guest.evicted() => None,
+    };
+    if let Some((connected, link, out)) = entered
+        && guest.settle()
+    {
+        connected.session(gateway, (link, from), out, stop).await;
     }
+}
+
+/// Lets a client in. `None`: it may not, and was told so as far as that is possible.
+async fn enter(
+    gateway: &Gateway,
+    door: &Door,
+    stream: TcpStream,
+) -> Option<(Connected, Link<Box<dyn Wire>>, Out)> {
+    let most = gateway.limits.max_packet.min(LONGEST_CONNECT);
+    let hello = async {
+        let (stream, identity) = door.lead(stream, gateway.admission.is_open()).await.ok()?;
+        let mut link = Link::new(stream);
+        let packet = link.packet(most).await?.ok()?;
+        Some((identity, link, packet))
+    };
+    // Before a client has said who it is, there is no way to answer.
+    let (identity, link, (kind, body)) = timeout(CONNECT, hello).await.ok().flatten()?;
+    let mut out = Out::new(Connect::version_of(&body));
+    match connect(gateway, identity.as_ref(), kind, &body, &mut out).await {
+        Ok(connected) => return Some((connected, link, out)),
+        Err(fault) if kind >> 4 == 1 => refuse(&mut out, &fault),
+        Err(_) => {}
+    }
+    link.close(out.bytes()).await;
+    None
 }
 
 fn refuse(out: &mut Out, fault: &Fault) {
@@ -69,7 +96,13 @@ struct Connected {
     window: usize,
 }
 
-async fn connect(gateway: &Gateway, kind: u8, body: &[u8], out: &mut Out) -> Result<Connected, Fault> {
+async fn connect(
+    gateway: &Gateway,
+    identity: Option<&Identity>,
+    kind: u8,
+    body: &[u8],
+    out: &mut Out,
+) -> Result<Connected, Fault> {
     let Packet::Connect(connect) = Packet::read(kind, body, None)? else {
         return Err(Fault::protocol("the first packet is no CONNECT"));
     };
@@ -80,7 +113,7 @@ async fn connect(gateway: &Gateway, kind: u8, body: &[u8], out: &mut Out) -> Res
         return Err(Fault::new(Reason::AUTH_METHOD, "the broker knows no authentication methods"));
     }
     let (client, is_assigned) = client_of(&connect)?;
-    let admitted = gateway.admission.admit(connect.user, connect.password).await?;
+    let admitted = gateway.admission.admit(identity, connect.user, connect.password).await?;
     let will = will_of(&admitted, &connect)?;
     let expiry = expiry_of(&connect);
     let entered = gateway.clients.enter((admitted.user().cloned(), client.clone())).await;
@@ -133,11 +166,16 @@ impl Connected {
         let Kept { subscriptions: parked, in_flight, received } = kept;
         let incoming =
             Incoming::new(Arc::clone(&gateway), (admitted.clone(), &known), terms.version, received);
-        let mut outgoing = Outgoing::new(out, window, incoming.publisher());
+        let mut outgoing = Outgoing::new(out, window, incoming.publisher(), &admitted.quota());
         outgoing.resume(in_flight, gateway.hub.clock().now().wall_ms);
-        let mut subscriptions = Subscriptions::new(Arc::clone(&gateway), admitted, (random(), known));
+        // What changed since the client was let in is noticed, too.
+        let mut changes = admitted.changes();
+        changes.mark_changed();
+        let mut subscriptions = Subscriptions::new(Arc::clone(&gateway), admitted.clone(), (random(), known));
         subscriptions.resume(parked);
-        Session { gateway, link, place, terms, incoming, outgoing, subscriptions, stop }.run().await;
+        Session { gateway, admitted, changes, link, place, terms, incoming, outgoing, subscriptions, stop }
+            .run()
+            .await;
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Instant;
 
 use whimbrel_pubsub::frame::{Refusal, RefusalCode};
 use whimbrel_pubsub::message::{Publication, PublisherId};
@@ -48,6 +49,11 @@ impl Incoming {
     /// By this the client's own messages are known.
     pub(super) fn publisher(&self) -> PublisherId {
         self.publisher
+    }
+
+    /// Until when nothing more of the client is taken.
+    pub(super) fn held(&self) -> Option<Instant> {
+        self.admitted.held()
     }
 
     /// Messages at QoS 2 that came and were not released.
@@ -111,6 +117,7 @@ impl Incoming {
         });
         let message = Content::of(publish, topic, publication).message()?;
         self.admitted.may_publish(topic)?;
+        self.admitted.spend(message.encoded().len())?;
         self.gateway.hub.publish(message, &mut self.finding).map(drop).map_err(fault_of)
     }
 

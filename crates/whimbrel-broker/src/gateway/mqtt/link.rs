@@ -1,5 +1,7 @@
 //! A client's connection: bytes that came, and where others go.
 
+use std::io;
+
 use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::time::{Duration, timeout};
@@ -22,12 +24,14 @@ pub(super) struct Link<S> {
     pub(super) writer: WriteHalf<S>,
     pub(super) input: BytesMut,
     room: usize,
+    /// Whether something was written that the layers below may still hold.
+    pub(super) is_flushing: bool,
 }
 
 impl<S: AsyncRead + AsyncWrite> Link<S> {
     pub(super) fn new(stream: S) -> Self {
         let (reader, writer) = tokio::io::split(stream);
-        Self { reader, writer, input: BytesMut::new(), room: LEAST }
+        Self { reader, writer, input: BytesMut::new(), room: LEAST, is_flushing: false }
     }
 
     /// Waits for a whole packet: its first byte and its body. `None` if the client has gone.
@@ -62,7 +66,7 @@ impl<S: AsyncRead + AsyncWrite> Link<S> {
     pub(super) async fn close(mut self, out: &mut BytesMut) {
         let farewell = async {
             while out.has_remaining() {
-                self.writer.write_buf(out).await.ok().filter(|sent| *sent > 0)?;
+                send(&mut self.writer, out, &mut self.is_flushing).await.ok()?;
             }
             self.writer.shutdown().await.ok()
         };
@@ -75,6 +79,24 @@ impl<S: AsyncRead + AsyncWrite> Link<S> {
             drop(timeout(LINGER, reading).await);
         }
     }
+}
+
+/// Sends some of what waits. It may be given up at any time, and `is_flushing` tells then whether there is more to do.
+pub(super) async fn send<W: AsyncWrite + Unpin>(
+    writer: &mut W,
+    out: &mut BytesMut,
+    is_flushing: &mut bool,
+) -> io::Result<()> {
+    if out.has_remaining() {
+        if writer.write_buf(out).await? == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        *is_flushing = true;
+    }
+    // TLS and WebSocket keep what the socket had no room for.
+    writer.flush().await?;
+    *is_flushing = false;
+    Ok(())
 }
 
 /// Takes the packet at the front, if it is whole.

@@ -6,6 +6,8 @@
 mod admission;
 mod clients;
 mod codec;
+mod door;
+mod entrance;
 mod handshake;
 mod incoming;
 mod kept;
@@ -17,20 +19,25 @@ mod session;
 mod state;
 mod subscription;
 mod subscriptions;
+mod tls;
+mod websocket;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 pub use admission::{Admission, Rules, User};
+pub use door::Door;
+pub use entrance::Connections;
 pub use passwords::{NoHash, Password};
+pub use tls::{Tls, TlsError, TlsFiles};
+pub use websocket::WebSocket;
 
 use crate::hub::{Finding, Hub};
 use clients::Clients;
+use entrance::Entrance;
 
 /// Limits on clients of MQTT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,23 +46,34 @@ pub struct Limits {
     pub max_packet: usize,
     /// Connections at a time. Default: 10,000.
     pub max_connections: usize,
+    /// Connections at a time from one IPv4 address or 64 bits of IPv6. Default: 5,000.
+    pub max_connections_per_address: usize,
+    /// Attempts to connect a second from one IPv4 address or 64 bits of IPv6. Those of two seconds may come together. Default: 1,000.
+    pub max_attempts_per_address: u32,
     /// Subscriptions of one client. Default: 1,000.
     pub max_subscriptions: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { max_packet: 1 << 20, max_connections: 10_000, max_subscriptions: 1_000 }
+        Self {
+            max_packet: 1 << 20,
+            max_connections: 10_000,
+            max_connections_per_address: 5_000,
+            max_attempts_per_address: 1_000,
+            max_subscriptions: 1_000,
+        }
     }
 }
 
-/// The state that all connections share.
+/// The service for clients of MQTT: the state that all connections share.
 #[derive(Debug)]
-struct Gateway {
+pub struct Gateway {
     hub: Arc<Hub>,
     admission: Arc<Admission>,
     limits: Limits,
     clients: Arc<Clients>,
+    entrance: Arc<Entrance>,
 }
 
 /// How often Wills and sessions are looked after.
@@ -65,51 +83,61 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// How long clients may take to be told that the broker stops.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// Serves the clients that connect to `listener`, until `stop` changes or its sender is dropped. Clients are told that the broker stops.
-pub async fn serve(
-    hub: Arc<Hub>,
-    listener: TcpListener,
-    admission: Arc<Admission>,
-    limits: Limits,
-    mut stop: watch::Receiver<()>,
-) {
-    let gateway = Arc::new(Gateway { hub, admission, limits, clients: Arc::default() });
-    let places = Arc::new(Semaphore::new(limits.max_connections));
-    let mut connections = JoinSet::new();
-    let mut ticks = tokio::time::interval(TICK);
-    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut finding = Finding::default();
-    let stopping = stop.clone();
-    loop {
-        tokio::select! {
-            accepted = listener.accept() => match (accepted, Arc::clone(&places).try_acquire_owned()) {
-                (Ok((stream, from)), Ok(place)) => {
-                    let (gateway, stopping) = (Arc::clone(&gateway), stopping.clone());
-                    connections.spawn(async move {
-                        connect(gateway, stream, from, stopping).await;
-                        drop(place);
-                    });
-                }
-                // Nothing can be said before the client has.
-                (Ok(_), Err(_)) => {}
-                (Err(_), _) => tokio::time::sleep(PAUSE).await,
-            },
-            Some(_) = connections.join_next() => {}
-            _ = ticks.tick() => {
-                for will in gateway.clients.tick(Instant::now()) {
-                    // Nobody is there to be told.
-                    drop(gateway.hub.publish(will, &mut finding));
-                }
-            }
-            _ = stop.changed() => break,
-        }
+impl Gateway {
+    /// A service that lets in whom `admission` does.
+    pub fn new(hub: Arc<Hub>, admission: Arc<Admission>, limits: Limits) -> Arc<Self> {
+        let entrance = Entrance::new(limits);
+        Arc::new(Self { hub, admission, limits, clients: Arc::default(), entrance })
     }
-    let farewell = async { while connections.join_next().await.is_some() {} };
-    drop(tokio::time::timeout(FAREWELL, farewell).await);
-}
 
-async fn connect(gateway: Arc<Gateway>, stream: TcpStream, from: SocketAddr, stop: watch::Receiver<()>) {
-    // Small answers would wait for others otherwise.
-    drop(stream.set_nodelay(true));
-    handshake::run(gateway, (stream, from), stop).await;
+    /// The connections as they are counted.
+    pub fn connections(&self) -> Connections {
+        self.entrance.report()
+    }
+
+    /// Serves the clients that come in by `doors`, until `stop` changes or its sender is dropped. Clients are told that the broker stops.
+    pub async fn serve(self: Arc<Self>, doors: Vec<Door>, mut stop: watch::Receiver<()>) {
+        let mut open = JoinSet::new();
+        for door in doors {
+            open.spawn(Arc::clone(&self).serve_door(Arc::new(door), stop.clone()));
+        }
+        let mut ticks = tokio::time::interval(TICK);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut finding = Finding::default();
+        loop {
+            tokio::select! {
+                _ = ticks.tick() => {
+                    let now = Instant::now();
+                    self.entrance.tick(now);
+                    for will in self.clients.tick(now) {
+                        // Nobody is there to be told.
+                        drop(self.hub.publish(will, &mut finding));
+                    }
+                }
+                _ = stop.changed() => break,
+            }
+        }
+        while open.join_next().await.is_some() {}
+    }
+
+    async fn serve_door(self: Arc<Self>, door: Arc<Door>, mut stop: watch::Receiver<()>) {
+        let mut connections = JoinSet::new();
+        let stopping = stop.clone();
+        loop {
+            tokio::select! {
+                accepted = door.accept() => match accepted {
+                    // Nothing can be said before the client has.
+                    Ok((stream, from)) => if let Some(guest) = self.entrance.enter(from.ip(), Instant::now()) {
+                        let (gateway, door) = (Arc::clone(&self), Arc::clone(&door));
+                        connections.spawn(handshake::run(gateway, door, (stream, from), guest, stopping.clone()));
+                    },
+                    Err(_) => tokio::time::sleep(PAUSE).await,
+                },
+                Some(_) = connections.join_next() => {}
+                _ = stop.changed() => break,
+            }
+        }
+        let farewell = async { while connections.join_next().await.is_some() {} };
+        drop(tokio::time::timeout(FAREWELL, farewell).await);
+    }
 }

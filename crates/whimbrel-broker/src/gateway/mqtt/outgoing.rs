@@ -7,7 +7,8 @@ use whimbrel_pubsub::message::{Message, PublisherId, Stamp};
 
 use super::codec::{Out, PropertyList, Qos, Version};
 use super::message::{expiry_of, is_at_most_once, properties_of};
-use super::subscription::Options;
+use super::subscription::{Options, ROOM};
+use crate::quota::Quota;
 
 /// The most messages that a client may not have acknowledged. A client of MQTT 5 may ask for fewer.
 pub(super) const MOST_IN_FLIGHT: usize = 256;
@@ -90,18 +91,27 @@ pub(super) struct Outgoing {
     pub(super) out: Out,
     in_flight: InFlight,
     window: usize,
+    /// The most bytes that the client may have waiting, if its quota is less than the limits.
+    queued: usize,
     /// Messages of this publisher are the client's own.
     own: PublisherId,
 }
 
 impl Outgoing {
-    pub(super) fn new(out: Out, window: usize, own: PublisherId) -> Self {
-        Self { out, in_flight: InFlight::default(), window: window.min(MOST_IN_FLIGHT), own }
+    pub(super) fn new(out: Out, window: usize, own: PublisherId, quota: &Quota) -> Self {
+        let (window, queued) = (window.min(MOST_IN_FLIGHT), quota.queued(usize::MAX));
+        Self { out, in_flight: InFlight::default(), window, queued, own }
+    }
+
+    /// Messages are read while fewer bytes wait for the client's socket.
+    pub(super) fn room(&self) -> usize {
+        self.queued.clamp(1, ROOM)
     }
 
     /// Whether another message may be sent that has to be acknowledged.
     pub(super) fn has_window(&self) -> bool {
-        self.in_flight.sent.len() < self.window && self.in_flight.bytes < MOST_IN_FLIGHT_BYTES
+        self.in_flight.sent.len() < self.window
+            && self.in_flight.bytes < self.queued.clamp(1, MOST_IN_FLIGHT_BYTES)
     }
 
     /// Sends again what was not acknowledged in an earlier connection.

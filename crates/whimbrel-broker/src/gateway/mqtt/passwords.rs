@@ -95,8 +95,9 @@ impl Checked {
         self.tags().insert(user.to_owned(), (tag, Instant::now()));
     }
 
-    pub(super) fn forget(&self) {
-        self.tags().clear();
+    /// Forgets the checks of users that there are no more.
+    pub(super) fn retain(&self, mut is_user: impl FnMut(&str) -> bool) {
+        self.tags().retain(|user, _| is_user(user));
     }
 
     fn tags(&self) -> MutexGuard<'_, BTreeMap<String, (hmac::Tag, Instant)>> {

@@ -3,17 +3,18 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval, sleep_until};
 use whimbrel_pubsub::message::Message;
 
 use super::Gateway;
+use super::admission::Admitted;
 use super::clients::{Away, Place};
 use super::codec::{Fault, Packet, Reason, Version};
 use super::incoming::Incoming;
 use super::kept::Kept;
-use super::link::{Link, shrink, take_packet};
+use super::link::{Link, send, shrink, take_packet};
 use super::outgoing::Outgoing;
 use super::subscription::ROOM;
 use super::subscriptions::Subscriptions;
@@ -40,6 +41,9 @@ pub(super) struct Terms {
 #[derive(Debug)]
 pub(super) struct Session<S> {
     pub(super) gateway: Arc<Gateway>,
+    pub(super) admitted: Admitted,
+    /// Tells that other rules hold.
+    pub(super) changes: watch::Receiver<()>,
     pub(super) link: Link<S>,
     pub(super) place: Place,
     pub(super) terms: Terms,
@@ -65,13 +69,16 @@ impl<S: AsyncRead + AsyncWrite> Session<S> {
     /// Serves the client until its connection ends, and leaves what is kept of it.
     pub(super) async fn run(mut self) {
         let end = self.serve().await;
-        let Self { gateway, link, place, terms, incoming, mut outgoing, subscriptions, .. } = self;
+        let Self { gateway, admitted, link, place, terms, incoming, mut outgoing, subscriptions, .. } = self;
         if let End::Fault(Fault { reason, why }) = &end {
             outgoing.out.disconnect(*reason, why);
         }
         let mut rest = std::mem::take(outgoing.out.bytes());
         let now = Instant::now();
         let will = if matches!(end, End::Left) { None } else { terms.will };
+        // Rules may have changed.
+        let will =
+            will.filter(|(message, _)| admitted.is_still() && admitted.may_publish(message.topic()).is_ok());
         let (due, later) = match will {
             Some((message, delay)) if delay.min(terms.expiry).is_zero() => (Some(message), None),
             Some((message, delay)) => (None, Some((message, now + delay))),
@@ -111,18 +118,23 @@ impl<S: AsyncRead + AsyncWrite> Session<S> {
             let has_more = self.subscriptions.read(&mut self.outgoing).await;
             let out = self.outgoing.out.bytes();
             let (waiting, keep_alive) = (out.len(), self.terms.keep_alive);
+            let is_sending = waiting > 0 || self.link.is_flushing;
+            // A client that is held back is not silent. TCP slows it down.
+            let held = self.incoming.held().map(tokio::time::Instant::from_std);
+            heard = held.unwrap_or(heard).max(heard);
             let silent = keep_alive.map_or(heard, |keep_alive| heard + keep_alive);
             self.link.make_room();
             tokio::select! {
-                read = self.link.reader.read_buf(&mut self.link.input), if waiting < HIGH => match read {
+                () = sleep_until(held.unwrap_or(heard)), if held.is_some() => {}
+                read = self.link.reader.read_buf(&mut self.link.input), if waiting < HIGH && held.is_none() => match read {
                     Ok(0) | Err(_) => return End::Lost,
                     Ok(bytes) => {
                         heard = tokio::time::Instant::now();
                         self.link.came(bytes);
                     }
                 },
-                sent = self.link.writer.write_buf(out), if waiting > 0 => {
-                    if !matches!(sent, Ok(length) if length > 0) {
+                sent = send(&mut self.link.writer, out, &mut self.link.is_flushing), if is_sending => {
+                    if sent.is_err() {
                         return End::Lost;
                     }
                     shrink(self.outgoing.out.bytes());
@@ -137,6 +149,9 @@ impl<S: AsyncRead + AsyncWrite> Session<S> {
                 () = sleep_until(silent), if keep_alive.is_some() => {
                     return End::Fault(Fault::new(Reason::KEEP_ALIVE, "the client was silent for too long"));
                 }
+                _ = self.changes.changed() => if let Err(fault) = self.subscriptions.judge() {
+                    return End::Fault(fault);
+                },
                 _ = self.stop.changed() => {
                     return End::Fault(Fault::new(Reason::SHUTTING_DOWN, "the broker stops"));
                 }
@@ -146,7 +161,7 @@ impl<S: AsyncRead + AsyncWrite> Session<S> {
 
     /// Handles what came, as far as answers have room.
     fn take_packets(&mut self) -> Result<Option<End>, Fault> {
-        while self.outgoing.out.len() < HIGH {
+        while self.outgoing.out.len() < HIGH && self.incoming.held().is_none() {
             let packet = take_packet(&mut self.link.input, self.gateway.limits.max_packet)?;
             let Some((first, body)) = packet else { break };
             let packet = Packet::read(first, &body, Some(self.terms.version))?;

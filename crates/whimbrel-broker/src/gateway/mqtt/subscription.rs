@@ -6,6 +6,7 @@ use std::time::Instant;
 use tokio::sync::Notify;
 use whimbrel_pubsub::coverage::{Coverage, Told};
 use whimbrel_pubsub::frame::{Recover, Refusal, Slow, Start};
+use whimbrel_pubsub::topic::TopicFilter;
 
 use super::codec::Qos;
 use super::outgoing::Outgoing;
@@ -107,6 +108,10 @@ impl Subscription {
         self.values = values;
     }
 
+    pub(super) fn filter(&self) -> &TopicFilter {
+        self.selection.filter()
+    }
+
     pub(super) fn coverage(&self) -> Coverage {
         self.attachment.coverage()
     }
@@ -206,5 +211,5 @@ impl Subscription {
 }
 
 fn has_room(options: &Options, outgoing: &Outgoing) -> bool {
-    outgoing.out.len() < ROOM && (options.qos == Qos::AtMostOnce || outgoing.has_window())
+    outgoing.out.len() < outgoing.room() && (options.qos == Qos::AtMostOnce || outgoing.has_window())
 }

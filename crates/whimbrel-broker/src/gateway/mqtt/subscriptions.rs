@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::Notify;
 use whimbrel_pubsub::frame::{Recover, Slow, Start};
-use whimbrel_pubsub::topic::Subscribed;
+use whimbrel_pubsub::topic::{Subscribed, TopicFilter};
 
 use super::Gateway;
 use super::admission::Admitted;
@@ -54,6 +54,19 @@ impl Subscriptions {
             turn: None,
             notify: Arc::default(),
             has_no_local: false,
+        }
+    }
+
+    /// Looks whether the client may still be here, with all its subscriptions.
+    pub(super) fn judge(&self) -> Result<(), Fault> {
+        if !self.admitted.is_still() {
+            let why = "the broker's settings do not let you in any more";
+            return Err(Fault::new(Reason::NOT_AUTHORIZED, why));
+        }
+        let mut filters = self.by_filter.values().map(Subscription::filter);
+        match filters.find(|filter| !self.admitted.may_subscribe(filter)) {
+            Some(filter) => Err(not_permitted(filter)),
+            None => Ok(()),
         }
     }
 
@@ -124,10 +137,10 @@ impl Subscriptions {
             return Err(Fault::new(Reason::SHARED, "this broker has no shared subscriptions"));
         }
         if !self.admitted.may_subscribe(&filter) {
-            return Err(Fault::new(Reason::NOT_AUTHORIZED, format!("you may not subscribe to `{filter}`")));
+            return Err(not_permitted(&filter));
         }
         let key = filter.as_str().to_owned();
-        let most = self.gateway.limits.max_subscriptions;
+        let most = self.admitted.quota().subscriptions(self.gateway.limits.max_subscriptions);
         if self.by_filter.len() >= most && !self.by_filter.contains_key(&key) {
             return Err(Fault::new(Reason::QUOTA, format!("a client has at most {most} subscriptions")));
         }
@@ -247,6 +260,10 @@ impl Gateway {
         let attach = Attach { selection: selection.clone(), recover, slow, start, state: None };
         self.hub.attach_with(client, attach, Arc::clone(notify)).map_err(fault_of)
     }
+}
+
+fn not_permitted(filter: &TopicFilter) -> Fault {
+    Fault::new(Reason::NOT_AUTHORIZED, format!("you may not subscribe to `{filter}`"))
 }
 
 fn recover_of(text: &str) -> Result<Recover, String> {
