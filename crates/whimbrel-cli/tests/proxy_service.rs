@@ -159,8 +159,8 @@ fn explain_says_what_a_rule_asks_for_that_is_not_known() {
     assert_eq!(
         explain(&["--by", "socks"]),
         format!(
-            "never for what comes in by socks, of which it asks for the interface: rule 1, `guests`\n\
-             never for what comes in by socks, of which it asks for the DSCP: rule 2, `voice`\n{rest}"
+            "never for what comes in by socks, which knows nothing of the interface: rule 1, `guests`\n\
+             never for what comes in by socks, which knows nothing of the DSCP: rule 2, `voice`\n{rest}"
         )
     );
     assert_eq!(

@@ -11,6 +11,7 @@ use tokio::task::JoinSet;
 use whimbrel::{Endpoint, Paths, PublicKey};
 use whimbrel_service::{ActivityLog, Metrics, bind_advice};
 
+use crate::admission::Admission;
 use crate::common::Common;
 use crate::compress::Budget;
 use crate::connector::{Connector, Link};
@@ -23,8 +24,9 @@ use crate::news::{News, Tell};
 use crate::policy::Protocol;
 use crate::proxy_status::ProxyStatus;
 use crate::relay::{Dictionaries, DictionaryError, Flows, Halt, Peers, Roster, may_speak};
-use crate::sessions::{Admitted, TcpConnector};
-use crate::settings::{Settings, SettingsError};
+use crate::sessions::TcpConnector;
+use crate::settings::Settings;
+use crate::settings_error::SettingsError;
 use crate::upgrade::Parcel;
 
 /// An error from starting a proxy. Each message says what to do.
@@ -71,7 +73,7 @@ pub struct Proxy {
     pub(crate) tcp: Option<TcpConnector>,
     /// The paths of peers that have none of their own.
     pub(crate) paths: Paths,
-    pub(crate) admitted: Admitted,
+    pub(crate) admitted: Admission,
     pub(crate) peers: Roster,
     /// For each peer that is dialled, the handle that ends the dialling.
     pub(crate) diallers: BTreeMap<PublicKey, Halt>,
@@ -146,7 +148,7 @@ impl Proxy {
             endpoint: endpoint.clone(),
             tcp: None,
             paths: Paths::default(),
-            admitted: Admitted::new(settings.keys()),
+            admitted: Admission::new(settings.keys()),
             peers: Roster::new(Peers::new(peers, settings.first_key().as_ref())),
             diallers: BTreeMap::new(),
             common,
@@ -179,6 +181,12 @@ impl Proxy {
         self.tcp = Some(tcp);
     }
 
+    /// Sets who is let in, which the endpoint asks, too. Call it before [`Proxy::go_on`]. Without it, the endpoint lets in keys of peers
+    /// until it is closed.
+    pub fn set_admission(&mut self, admission: Admission) {
+        self.admitted = admission;
+    }
+
     /// Goes on with what another process has handed over, dials peers, and serves programs and peers.
     pub fn go_on(&mut self, mut parcel: Parcel) {
         if let Some(interception) = parcel.interception.take() {
@@ -206,10 +214,13 @@ impl Proxy {
         self.goes.send_replace(true);
     }
 
-    /// Lets no more programs in, and waits until the flows that run have ended. Returns how many are left, if it took
+    /// Lets no more programs and peers in, and waits until the flows that run have ended. Returns how many are left, if it took
     /// longer than `patience`.
     pub async fn drain(&mut self, patience: Duration) -> usize {
+        self.admitted.close();
         self.ways_in.shutdown().await;
+        // With its last handle, a port refuses connections. Until then they would wait for nothing.
+        self.listeners.clear();
         drop(tokio::time::timeout(patience, self.common.flows.drained()).await);
         // What was written last is still on its way.
         let closing = async {

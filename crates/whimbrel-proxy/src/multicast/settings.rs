@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::text::as_text;
+
 /// The most groups, and the most interfaces. Each pair has a socket.
 const MOST_GROUPS: usize = 64;
 const MOST_INTERFACES: usize = 16;
@@ -16,8 +18,10 @@ pub struct MulticastSettings {
     /// The interfaces on whose links groups are joined, and to which those of peers are sent on.
     pub interfaces: Vec<String>,
     /// The groups that are carried to peers, with their ports. Default: none; peers' are still sent on.
+    #[serde(with = "as_text::groups")]
     pub groups: Vec<SocketAddr>,
     /// The names of the peers that get them. Default: all peers.
+    #[serde(with = "as_text::some")]
     pub peers: Vec<String>,
     /// The TTL, or hop limit, of what is sent on. Default 1: it stays on the link.
     pub ttl: u8,
@@ -43,6 +47,18 @@ pub enum MulticastMistake {
     /// A peer does not exist.
     #[error("[multicast] names the peer `{0}`, but no [[peer]] has that `name`: correct it, or add the peer")]
     NoSuchPeer(String),
+}
+
+impl MulticastMistake {
+    /// Returns the setting at fault.
+    pub(crate) fn setting(&self) -> &'static str {
+        match self {
+            Self::NoInterface => "interfaces",
+            Self::NoGroup(_) | Self::TooMany(..) => "groups",
+            Self::Ttl => "ttl",
+            Self::NoSuchPeer(_) => "peers",
+        }
+    }
 }
 
 /// Why groups cannot be joined. Each message says what to do.

@@ -41,7 +41,7 @@ pub(crate) use caps::cap_of;
 pub(crate) use channel::Saved;
 pub use dictionaries::{Dictionaries, DictionaryError};
 pub(crate) use direct::DirectFlow;
-pub use limits::Limits;
+pub use limits::{LimitMistake, Limits};
 #[cfg(target_os = "linux")]
 pub(crate) use mark::set_mark;
 pub(crate) use mark::{Mark, connect_marked};
