@@ -44,8 +44,8 @@ pub enum RuleMistake {
     /// Its conditions never hold, or never together.
     #[error("the rule `{0}` can never match: {1}")]
     NeverHolds(String, String),
-    /// Datagrams would wait for too long.
-    #[error("the rule `{0}` has a `gather` that is too long: write at most 100ms")]
+    /// Bytes would wait for too long.
+    #[error("the rule `{0}` has a `gather` that is too long: write at most 500ms")]
     GathersLong(String),
     /// No way in that it names knows what it asks for.
     #[error(
@@ -119,14 +119,11 @@ impl RuleMistake {
         if rule.action == Action::Direct && rule.protocol != Some(Protocol::Tcp) {
             return Err(Self::DirectDatagrams(name()));
         }
-        let for_datagrams = [
-            ("service", rule.service.is_some()),
-            ("gather", rule.gather.is_some()),
-            ("dns", rule.dns == Dns::Cache),
-        ];
+        let for_datagrams = [("service", rule.service.is_some()), ("dns", rule.dns == Dns::Cache)];
         let others = [
             ("cap", rule.cap.is_some()),
             ("compression", rule.compression.is_some()),
+            ("gather", rule.gather.is_some()),
             ("hold_bytes", rule.hold_bytes.is_some()),
         ];
         let said = |list: &[(&'static str, bool)]| list.iter().find(|(_, said)| *said).map(|(what, _)| *what);

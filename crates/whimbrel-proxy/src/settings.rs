@@ -202,14 +202,15 @@ impl Settings {
         }
         let is_peer = |name: &str| self.peers.iter().any(|peer| peer.name.as_deref() == Some(name));
         self.multicast.as_ref().map_or(Ok(()), |multicast| multicast.check(is_peer))?;
-        let carries = self.multicast.as_ref().is_some_and(|multicast| !multicast.groups.is_empty());
+        let carries = self.multicast.as_ref().is_some_and(MulticastSettings::carries_to_peers);
+        let disseminates = self.multicast.as_ref().is_some_and(|multicast| multicast.broker.is_some());
         let intercepts = tproxy.is_some() || tun.is_some();
         let comes_in = socks.is_some() || connect.is_some() || !forward.is_empty() || intercepts || carries;
         if comes_in && self.first().is_none() {
             return Err(SettingsError::NowhereToGo);
         }
         let serves = |peer: &PeerSettings| peer.dials().is_some() && !peer.may_open.is_empty();
-        if !comes_in && self.listen.is_none() && !self.peers.iter().any(serves) {
+        if !comes_in && !disseminates && self.listen.is_none() && !self.peers.iter().any(serves) {
             return Err(SettingsError::Nothing);
         }
         // SOCKS5 asks for a password, CONNECT does not.
@@ -302,7 +303,7 @@ mod tests {
             (format!("{socks}{peer}[[rule]]\nname = 'r'\nby = 'web'"), "`web` is no way in"),
             (format!("{socks}{peer}[[rule]]\nname = 'r'\ndscp = 64"), "`64` is no DSCP"),
             (format!("{socks}{peer}[[rule]]\nname = 'r'\ndns = 'cached'"), "cached"),
-            (format!("{socks}{peer}[[rule]]\nname = 'r'\ngather = '1s'"), "at most 100ms"),
+            (format!("{socks}{peer}[[rule]]\nname = 'r'\ngather = '1s'"), "at most 500ms"),
             (format!("{socks}{peer}[[rule]]\nname = 'r'\nby = 'socks'\ndscp = 'ef'"), "can never match"),
             (
                 format!("{socks}{peer}[[rule]]\nname = 'r'\nprotocol = 'tcp'\nservice = 'ru'"),

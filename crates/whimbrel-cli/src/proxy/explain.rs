@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use whimbrel_proxy::Settings;
 use whimbrel_proxy::policy::{
-    Accept, Action, Decision, Dns, Dscp, Key, Origin, Protocol, Rule, Rules, WayIn,
+    Accept, Action, Decision, Dns, Dscp, FlowKey, Origin, Protocol, Rule, Rules, WayIn,
 };
 use whimbrel_proxy::protocol::{Host, InvalidTarget, Target};
 
@@ -57,7 +57,7 @@ impl ExplainCommand {
         let rules = Rules::new(settings.rules.clone()).map_err(|error| Misused(error.to_string()))?;
         let target = self.target()?;
         let origin = Origin { by: self.by, interface: self.interface.map(Into::into), dscp: self.dscp };
-        let key = Key { protocol: self.protocol, target, source: self.from, origin };
+        let key = FlowKey { protocol: self.protocol, target, source: self.from, origin };
         let decision = rules.decide(&key);
         for (at, rule) in unknown(&rules, &decision, &key) {
             let (number, name, asked) = (at + 1, &rule.name, asked(rule, &key.origin));
@@ -105,7 +105,7 @@ impl ExplainCommand {
 fn unknown<'a>(
     rules: &'a Rules,
     decision: &Decision,
-    key: &'a Key,
+    key: &'a FlowKey,
 ) -> impl Iterator<Item = (usize, &'a Rule)> {
     let end = decision.rule.as_ref().map_or(rules.all().len(), |(at, _)| *at);
     let all = rules.all()[..end].iter().enumerate();
