@@ -93,7 +93,7 @@ mod tests {
         admission.close();
         assert!(!ask(&known) && !admission.has(&known), "a proxy that stops lets nobody in");
         let wanted = format!(
-            "refused {stranger} at 192.0.2.7:4433, since no [[peer]] has this key: add it, or --allow it, if it may connect"
+            "refused {stranger} at 192.0.2.7:4433, since no [[peer]] with this key may connect: add one, or --allow it"
         );
         assert_eq!(said, [wanted]);
         // A minute later, the next one says how many there were.

@@ -61,7 +61,7 @@ impl std::fmt::Display for News {
                 let at = from.map_or_else(String::new, |from| format!(" at {from}"));
                 write!(
                     f,
-                    "refused {key}{at}, since no [[peer]] has this key: add it, or --allow it, if it may connect"
+                    "refused {key}{at}, since no [[peer]] with this key may connect: add one, or --allow it"
                 )?;
                 match others {
                     0 => Ok(()),

@@ -83,7 +83,7 @@ async fn regression_a_proxy_that_stops_takes_no_more_programs_and_peers() {
         async move { stranger.connect(&url).await.map(drop) }
     });
     let line = heard.until("refused ").await;
-    assert!(line.contains(&format!("refused {key} at 127.0.0.1:")) && line.contains("add it"), "{line}");
+    assert!(line.contains(&format!("refused {key} at 127.0.0.1:")) && line.contains("add one"), "{line}");
     knocking.abort();
     let near = dialling(one).await;
     let text = format!("[in]\nforward = ['0={target}']\n[[peer]]\nurl = '{url}'");

@@ -8,6 +8,7 @@ use whimbrel_pubsub::coverage::{Coverage, SubscriptionId, Told};
 use whimbrel_pubsub::frame::{Recover, Refusal, RefusalCode, Slow, Start};
 use whimbrel_pubsub::message::ChannelId;
 
+use super::register::{Client, Promise, SubscriberRecord};
 use super::signal::Signal;
 use super::{ClientId, Hub};
 use crate::matching::Subscription;
@@ -41,6 +42,9 @@ pub struct Attachment {
     name: Subscription,
     state: Option<SubscriptionId>,
     signal: Arc<Signal>,
+    selection: Arc<Selection>,
+    /// Its entry for those who run the broker.
+    record: Option<(u64, Arc<SubscriberRecord>)>,
     /// One for each channel that may have messages for it.
     readers: Vec<(ChannelId, Reader)>,
     /// The reader whose turn it is.
@@ -86,17 +90,27 @@ impl Hub {
             ));
         }
         let (name, signal) = self.attached().enter(client, notify);
+        let (hub, selection) = (Arc::clone(self), Arc::new(selection));
         // From here on, dropping it takes it out again.
-        let mut attachment =
-            Attachment { hub: Arc::clone(self), name, state: None, signal, readers: Vec::new(), turn: 0 };
+        let mut attachment = Attachment {
+            hub,
+            name,
+            state: None,
+            signal,
+            selection,
+            record: None,
+            readers: Vec::new(),
+            turn: 0,
+        };
         if let Some((id, generation)) = state {
             self.attached().claim(id, generation, name)?;
             attachment.state = Some(id);
         }
+        let selection = Arc::clone(&attachment.selection);
         let entered = self.table_mut().insert(name, selection.filter(), selection.selector().cloned());
         entered.map_err(|refused| Refusal::new(RefusalCode::Limit, refused))?;
         // From here on it is woken; what arrived before is read from the start.
-        attachment.readers = self.readers(&Arc::new(selection), recover, slow, start);
+        attachment.readers = self.readers(&selection, recover, slow, start);
         attachment.signal.wake();
         Ok(attachment)
     }
@@ -133,6 +147,23 @@ impl Hub {
 }
 
 impl Attachment {
+    /// Enters it for those who run the broker, as this client's. One that is not entered is in no report.
+    pub fn introduce(&mut self, client: &Arc<Client>, promise: Promise) {
+        let (channels, since) = (self.channels(), self.hub.clock.time());
+        let (client, signal) = (Arc::clone(client), Arc::clone(&self.signal));
+        let record =
+            SubscriberRecord::new(client, promise, &self.selection, signal, channels.into_iter(), since);
+        self.record = Some(self.hub.register().subscribe(record));
+        self.on_read(false);
+    }
+
+    /// Has its places known.
+    fn on_read(&self, is_idle: bool) {
+        if let Some((_, record)) = &self.record {
+            record.on_read(self.readers.iter().map(|(_, reader)| reader.place()), is_idle);
+        }
+    }
+
     /// The channels that may have messages for it.
     pub fn channels(&self) -> Vec<ChannelId> {
         self.readers.iter().map(|(id, _)| *id).collect()
@@ -181,6 +212,9 @@ impl Attachment {
                 loop {
                     match reader.read(&channel, now, may_recover, &mut slice) {
                         Read::Told(told) => {
+                            if let Some((_, record)) = &self.record {
+                                record.on_told(at, &told);
+                            }
                             is_live |= matches!(&told, Told::Delivery(delivery) if !delivery.recovered);
                             if !tell(*id, told) {
                                 break 'all Progress::More;
@@ -209,6 +243,7 @@ impl Attachment {
         if is_live {
             hub.turns.on_live();
         }
+        self.on_read(progress == Progress::Idle);
         progress
     }
 
@@ -237,6 +272,9 @@ impl Attachment {
 
 impl Drop for Attachment {
     fn drop(&mut self) {
+        if let Some((number, _)) = self.record {
+            self.hub.register().unsubscribe(number);
+        }
         self.hub.table_mut().remove(self.name);
         self.hub.attached().remove(self.name, self.state);
     }

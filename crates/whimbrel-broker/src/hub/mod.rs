@@ -8,6 +8,7 @@ mod attachment;
 mod between;
 mod clock;
 mod links;
+mod register;
 mod room;
 mod signal;
 mod turns;
@@ -23,6 +24,10 @@ pub use attached::ClientId;
 pub use attachment::{Attach, Attachment, Progress};
 pub use between::{Aged, Outgoing};
 pub use clock::Clock;
+pub(crate) use register::Rate;
+pub use register::{
+    Change, Client, Flow, LOOK, Promise, PublisherRecord, Publishing, Register, SubscriberRecord, Sums,
+};
 pub use room::{ChannelRules, RoomReport};
 pub use turns::Turns;
 
@@ -54,6 +59,7 @@ pub struct Hub {
     attached: Mutex<Attached>,
     turns: Turns,
     links: Mutex<Links>,
+    register: Register,
 }
 
 /// Room for finding subscriptions, which a publisher uses again and again.
@@ -69,7 +75,8 @@ impl Hub {
         let table = RwLock::new(Table::new(limits));
         let turns = Turns::default();
         let (attached, links) = (Mutex::default(), Mutex::default());
-        Arc::new(Self { name, clock, rooms, table, attached, turns, links })
+        let register = Register::default();
+        Arc::new(Self { name, clock, rooms, table, attached, turns, links, register })
     }
 
     /// Returns the identity of this broker.
@@ -131,9 +138,21 @@ impl Hub {
         &self.turns
     }
 
+    /// The clients as those who run the broker see them.
+    pub fn register(&self) -> &Register {
+        &self.register
+    }
+
+    /// Looks at how all clients get on. Call it every [`LOOK`]. Returns what has changed.
+    pub fn look(&self) -> Vec<Change> {
+        let ends = self.rooms.iter().map(|room| (room.id(), room.read().end()));
+        self.register.look(self.clock.time(), ends.collect())
+    }
+
     /// Returns a report on each channel.
     pub fn report(&self) -> Vec<RoomReport> {
-        self.rooms.iter().map(Room::report).collect()
+        let now = self.clock.time();
+        self.rooms.iter().map(|room| room.report(now)).collect()
     }
 
     /// The number of subscriptions that are attached.

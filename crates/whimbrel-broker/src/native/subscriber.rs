@@ -15,7 +15,7 @@ use whimbrel_pubsub::message::ChannelId;
 use whimbrel_pubsub::topic::TopicFilter;
 
 use super::Permissions;
-use crate::hub::{Attach, Attachment, ClientId, Hub, Progress};
+use crate::hub::{Attach, Attachment, Client, ClientId, Hub, Progress, Promise};
 use crate::selection::Selection;
 use crate::selector::Selector;
 
@@ -36,7 +36,7 @@ pub(super) async fn run(
     hub: Arc<Hub>,
     mut stream: MessageStream,
     first: Option<Bytes>,
-    client: ClientId,
+    (client, known): (ClientId, Arc<Client>),
     permissions: Arc<Permissions>,
     most: usize,
     roomy: Arc<Semaphore>,
@@ -49,7 +49,7 @@ pub(super) async fn run(
             _ => return,
         },
     };
-    let attached = attach(&hub, client, &permissions, &first);
+    let attached = attach(&hub, (client, &known), &permissions, &first);
     drop(first);
     let ended = match attached {
         Ok((attachment, subscribed)) => {
@@ -70,7 +70,7 @@ pub(super) async fn run(
 /// Attaches what the first message asks for.
 fn attach(
     hub: &Arc<Hub>,
-    client: ClientId,
+    (client, known): (ClientId, &Arc<Client>),
     permissions: &Permissions,
     first: &[u8],
 ) -> Result<(Attachment, Subscribed), Refusal> {
@@ -106,7 +106,9 @@ fn attach(
         }
     };
     let selection = Selection::new(filter, selector);
-    let attachment = hub.attach(client, Attach { selection, recover, slow, start, state })?;
+    let promise = if state.is_some() { Promise::SemiDurable } else { Promise::Nondurable };
+    let mut attachment = hub.attach(client, Attach { selection, recover, slow, start, state })?;
+    attachment.introduce(known, promise);
     let subscribed = Subscribed { selector: normal, channels: attachment.channels() };
     Ok((attachment, subscribed))
 }

@@ -129,6 +129,11 @@ impl Reader {
         behind + channel.end().saturating_sub(self.tail)
     }
 
+    /// Its place: the next arrival of what came since it attached, and how many of those before are left.
+    pub fn place(&self) -> (u64, u64) {
+        (self.tail, self.behind.map_or(0, |behind| behind.until - behind.next))
+    }
+
     /// Returns the coverage of everything settled so far, told or not.
     pub fn coverage(&self, channel: &Channel) -> ChannelCoverage {
         let mut coverage = ChannelCoverage::default();

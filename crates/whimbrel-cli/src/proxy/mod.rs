@@ -17,7 +17,7 @@ use crate::output::print_line;
 use crate::status::StatusCommand;
 use cleanup::CleanupCommand;
 use explain::ExplainCommand;
-pub(crate) use flows::describe;
+pub(crate) use flows::{Flow, More, describe};
 use run::RunCommand;
 use train::TrainCommand;
 

@@ -7,25 +7,25 @@ use super::common::{Home, Running, whimbrel};
 use super::programs::dial;
 
 /// A near and a far proxy.
-pub struct Pair {
-    pub near: Running,
-    pub far: Running,
-    pub socks: SocketAddr,
-    pub connect: SocketAddr,
-    pub forward: SocketAddr,
-    pub control: String,
-    pub metrics: SocketAddr,
+pub(crate) struct Pair {
+    pub(crate) near: Running,
+    pub(crate) far: Running,
+    pub(crate) socks: SocketAddr,
+    pub(crate) connect: SocketAddr,
+    pub(crate) forward: SocketAddr,
+    pub(crate) control: String,
+    pub(crate) metrics: SocketAddr,
     /// The folders last: they are deleted when nothing runs in them any more.
     _homes: [Home; 2],
 }
 
 /// Starts two proxies. The near one may open `permits` from the far one. `between` may put something between them.
-pub fn pair(name: &str, permits: &str, forward: &str, between: impl FnOnce(&str) -> String) -> Pair {
+pub(crate) fn pair(name: &str, permits: &str, forward: &str, between: impl FnOnce(&str) -> String) -> Pair {
     pair_over("whimbrel", name, permits, forward, "", between)
 }
 
 /// Starts two proxies as [`pair`] does, with this connector and these settings of the far one.
-pub fn pair_over(
+pub(crate) fn pair_over(
     connector: &str,
     name: &str,
     permits: &str,
@@ -86,7 +86,7 @@ pub fn pair_over(
 
 impl Pair {
     /// Asks for a connection by SOCKS5. Returns it and the reply's code.
-    pub fn socks(&self, host: &str, port: u16) -> (TcpStream, u8) {
+    pub(crate) fn socks(&self, host: &str, port: u16) -> (TcpStream, u8) {
         let mut tcp = dial(self.socks);
         tcp.write_all(&[5, 1, 0]).unwrap();
         tcp.read_exact(&mut [0; 2]).unwrap();
@@ -101,7 +101,7 @@ impl Pair {
 }
 
 /// Starts two proxies, and a server that the near one may reach.
-pub fn open(connector: &str, name: &str) -> (Pair, TcpListener, u16) {
+pub(crate) fn open(connector: &str, name: &str) -> (Pair, TcpListener, u16) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let permits = format!("127.0.0.1:{port},localhost:{port}");

@@ -8,17 +8,17 @@ use std::time::Duration;
 use socket2::{Domain, Socket, Type};
 
 /// Longer than anything takes on a slow machine.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Connects to a server.
-pub fn dial(address: SocketAddr) -> TcpStream {
+pub(crate) fn dial(address: SocketAddr) -> TcpStream {
     let tcp = TcpStream::connect(address).unwrap();
     tcp.set_read_timeout(Some(PATIENCE)).unwrap();
     tcp
 }
 
 /// Serves the next connection in a thread.
-pub fn serve<T: Send + 'static>(
+pub(crate) fn serve<T: Send + 'static>(
     listener: &TcpListener,
     serve: impl FnOnce(TcpStream) -> T + Send + 'static,
 ) -> JoinHandle<T> {
@@ -31,32 +31,32 @@ pub fn serve<T: Send + 'static>(
 }
 
 /// Reads to the end.
-pub fn read_to_end(mut tcp: &TcpStream) -> Vec<u8> {
+pub(crate) fn read_to_end(mut tcp: &TcpStream) -> Vec<u8> {
     let mut bytes = Vec::new();
     tcp.read_to_end(&mut bytes).unwrap();
     bytes
 }
 
 /// Bytes that differ from place to place.
-pub fn payload(length: usize) -> Vec<u8> {
+pub(crate) fn payload(length: usize) -> Vec<u8> {
     (0..length as u64).map(|at| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
 }
 
 /// Reads to the end, then says how much that was.
-pub fn count(tcp: TcpStream) {
+pub(crate) fn count(tcp: TcpStream) {
     let length = read_to_end(&tcp).len();
     (&tcp).write_all(format!("{length} bytes").as_bytes()).unwrap();
 }
 
 /// Fetches the metrics.
-pub fn http(address: SocketAddr) -> String {
+pub(crate) fn http(address: SocketAddr) -> String {
     let mut tcp = dial(address);
     tcp.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
     String::from_utf8(read_to_end(&tcp)).unwrap()
 }
 
 /// A listener that answers no SYN any more: its queue is full of the connections that are returned, too.
-pub fn deaf() -> (Socket, Vec<Socket>, SocketAddr) {
+pub(crate) fn deaf() -> (Socket, Vec<Socket>, SocketAddr) {
     let listener = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     listener.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
     listener.listen(0).unwrap();

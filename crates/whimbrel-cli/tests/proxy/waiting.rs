@@ -11,7 +11,7 @@ use socket2::{Domain, SockRef, Socket, Type};
 use super::pair::{open, pair_over};
 use super::programs::{PATIENCE, count, deaf, dial, http, payload, read_to_end, serve};
 
-pub fn a_program_is_told_why_there_is_no_connection(connector: &str) {
+pub(crate) fn a_program_is_told_why_there_is_no_connection(connector: &str) {
     // A port that is taken and refuses: one that was set free could be another test's by now.
     let refusing = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     refusing.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
@@ -41,7 +41,7 @@ pub fn a_program_is_told_why_there_is_no_connection(connector: &str) {
     assert!(other.accept().is_err(), "nobody connected to what is not permitted");
 }
 
-pub fn a_program_that_gives_up_while_it_waits_costs_nothing_more(connector: &str) {
+pub(crate) fn a_program_that_gives_up_while_it_waits_costs_nothing_more(connector: &str) {
     let (_listener, _queue, address) = deaf();
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = silent.local_addr().unwrap().port();
@@ -90,7 +90,7 @@ pub fn a_program_that_gives_up_while_it_waits_costs_nothing_more(connector: &str
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
 }
 
-pub fn programs_that_do_not_read_hold_back_nobody_else(connector: &str) {
+pub(crate) fn programs_that_do_not_read_hold_back_nobody_else(connector: &str) {
     let (pair, listener, port) = open(connector, "proxy-stalled");
     // Each server writes until nothing more is taken, then waits for its connection to end.
     let (is_stuck, stuck) = mpsc::channel();

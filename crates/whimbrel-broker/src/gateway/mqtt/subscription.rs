@@ -10,7 +10,7 @@ use whimbrel_pubsub::frame::{Recover, Refusal, Slow, Start};
 use super::codec::Qos;
 use super::outgoing::Outgoing;
 use super::state::Telling;
-use crate::hub::{Attach, Attachment, ClientId, Hub, Progress};
+use crate::hub::{Attach, Attachment, Client, ClientId, Hub, Progress, Promise};
 use crate::selection::Selection;
 
 /// The most arrivals that are looked at in one go.
@@ -83,13 +83,14 @@ impl Parked {
 impl Subscription {
     pub(super) fn attach(
         hub: &Arc<Hub>,
-        client: ClientId,
+        (client, known): (ClientId, &Arc<Client>),
         wanted: Wanted,
         notify: &Arc<Notify>,
     ) -> Result<Self, Refusal> {
         let Wanted { selection, options, start, recover, wants_values, is_semi_durable } = wanted;
         let attach = Attach { selection: selection.clone(), recover, slow: Slow::Wait, start, state: None };
-        let attachment = hub.attach_with(client, attach, Arc::clone(notify))?;
+        let mut attachment = hub.attach_with(client, attach, Arc::clone(notify))?;
+        attachment.introduce(known, if is_semi_durable { Promise::SemiDurable } else { Promise::Nondurable });
         let telling = is_semi_durable.then(|| Telling::new(hub.name().cluster));
         Ok(Self { selection, options, attachment, values: None, wants_values, telling, has_more: true })
     }

@@ -14,7 +14,7 @@ use super::incoming::fault_of;
 use super::outgoing::{COVERAGE, Outgoing};
 use super::state;
 use super::subscription::{Options, Parked, ROOM, Subscription, Wanted};
-use crate::hub::{Attach, Attachment, ClientId};
+use crate::hub::{Attach, Attachment, Client, ClientId};
 use crate::selection::Selection;
 use crate::selector::Selector;
 
@@ -29,6 +29,8 @@ pub(super) struct Subscriptions {
     gateway: Arc<Gateway>,
     admitted: Admitted,
     client: ClientId,
+    /// The client as reports name it.
+    known: Arc<Client>,
     by_filter: BTreeMap<String, Subscription>,
     /// Where the next round begins, so that no subscription waits for others forever.
     turn: Option<String>,
@@ -38,11 +40,16 @@ pub(super) struct Subscriptions {
 }
 
 impl Subscriptions {
-    pub(super) fn new(gateway: Arc<Gateway>, admitted: Admitted, client: ClientId) -> Self {
+    pub(super) fn new(
+        gateway: Arc<Gateway>,
+        admitted: Admitted,
+        (client, known): (ClientId, Arc<Client>),
+    ) -> Self {
         Self {
             gateway,
             admitted,
             client,
+            known,
             by_filter: BTreeMap::new(),
             turn: None,
             notify: Arc::default(),
@@ -62,7 +69,7 @@ impl Subscriptions {
             let wanted = parked.wanted();
             if self.admitted.may_subscribe(wanted.selection.filter())
                 && let Ok(subscription) =
-                    Subscription::attach(&self.gateway.hub, self.client, wanted, &self.notify)
+                    Subscription::attach(&self.gateway.hub, (self.client, &self.known), wanted, &self.notify)
             {
                 self.by_filter.insert(filter, subscription);
             }
@@ -158,14 +165,14 @@ impl Subscriptions {
 
     /// Attaches a subscription. One with the same filter gives way, and none of its messages is lost.
     fn enter(&mut self, key: String, wanted: Wanted) -> Result<(), Fault> {
-        let (hub, client) = (&self.gateway.hub, self.client);
+        let (hub, client) = (&self.gateway.hub, (self.client, &self.known));
         let Some(former) = self.by_filter.get_mut(&key) else {
             let subscription = Subscription::attach(hub, client, wanted, &self.notify).map_err(fault_of)?;
             self.by_filter.insert(key, subscription);
             return Ok(());
         };
         let values =
-            wanted.wants_values.then(|| self.gateway.values(client, &wanted.selection, &self.notify));
+            wanted.wants_values.then(|| self.gateway.values(client.0, &wanted.selection, &self.notify));
         let values = values.transpose()?;
         let options = wanted.options;
         if wanted.is_semi_durable || !former.is_of(&wanted.selection) {
