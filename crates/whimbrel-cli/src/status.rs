@@ -134,7 +134,11 @@ fn describe(status: &StatusReport) -> Vec<String> {
     } else if let Value::Object(more) = more {
         lines.extend(more.iter().map(|(name, value)| format!("{name}: {value}")));
     }
-    lines.push(plural(sessions.len() as u64, "session"));
+    // Those over TCP are not the endpoint's.
+    let is_over_tcp = more["sessions_over_tcp"].as_u64().is_some_and(|count| count > 0);
+    if !(sessions.is_empty() && is_over_tcp) {
+        lines.push(plural(sessions.len() as u64, "session"));
+    }
     for session in sessions.iter().take(SHOWN) {
         lines.push(describe_session(session));
         lines.extend(session.paths.iter().map(describe_path));

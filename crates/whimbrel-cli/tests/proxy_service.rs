@@ -159,8 +159,8 @@ fn explain_says_what_a_rule_asks_for_that_is_not_known() {
     assert_eq!(
         explain(&["--by", "socks"]),
         format!(
-            "never for what comes in by socks, of which it asks for the interface: rule 1, `guests`\n\
-             never for what comes in by socks, of which it asks for the DSCP: rule 2, `voice`\n{rest}"
+            "never for what comes in by socks, which knows nothing of the interface: rule 1, `guests`\n\
+             never for what comes in by socks, which knows nothing of the DSCP: rule 2, `voice`\n{rest}"
         )
     );
     assert_eq!(
@@ -168,4 +168,69 @@ fn explain_says_what_a_rule_asks_for_that_is_not_known() {
         "rejected: rule 1, `guests`, is the first that matches\n"
     );
     assert!(explain(&["--interface", "lan0", "--dscp", "ef"]).contains("rule 2, `voice`, is the first"));
+}
+
+/// Some user who is not root.
+#[cfg(target_os = "linux")]
+const STRANGER: u32 = 65_534;
+
+#[cfg(target_os = "linux")]
+#[test]
+fn regression_without_root_interception_is_refused_before_anything_is_made() {
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::process::CommandExt;
+
+    // Others may enter no folder of tests.
+    let folder = std::env::temp_dir().join(format!("whimbrel-rights-{}", std::process::id()));
+    let (program, file) = (folder.join("whimbrel"), folder.join("proxy.toml"));
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o777)).unwrap();
+    std::fs::copy(env!("CARGO_BIN_EXE_whimbrel"), &program).unwrap();
+    let peer = "[[peer]]\nurl = 'whimbrel://tNkGbgp5MpnkkZfWYv8XomhqpeHrAaWwQVidmNg8aRA@127.0.0.1:9'\n";
+    let mut said = Vec::new();
+    for way in ["[in.tproxy]\noutput = true\n", "[in.tun]\nroutes = ['10.99.0.0/16']\n"] {
+        std::fs::write(&file, format!("{way}{peer}")).unwrap();
+        let mut command = Command::new(&program);
+        command.args(["proxy", "run", "--config"]).arg(&file).env("HOME", &folder).current_dir("/");
+        command.env("XDG_CONFIG_HOME", &folder);
+        if is_root() {
+            command.uid(STRANGER).gid(STRANGER);
+        }
+        said.push(command.output().map(|output| String::from_utf8_lossy(&output.stderr).into_owned()));
+    }
+    let has_key = folder.join("whimbrel/key").exists();
+    // The copy goes, whatever was said.
+    std::fs::remove_dir_all(&folder).unwrap();
+    for said in said {
+        let said = said.unwrap();
+        assert!(said.contains("needs root (CAP_NET_ADMIN): run this command as root"), "{said}");
+    }
+    assert!(!has_key, "a key was made for nothing");
+}
+
+#[cfg(target_os = "linux")]
+fn is_root() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    status.lines().any(|line| line.starts_with("Uid:\t0\t"))
+}
+
+#[test]
+fn regression_a_mistake_of_the_whole_file_is_shown_where_it_is() {
+    let home = Home::new("place");
+    let path = file(&home, "[[rule]]\nname = 'all'\npeer = 'nobody'\n");
+    let line =
+        std::fs::read_to_string(&path).unwrap().lines().position(|line| line == "peer = 'nobody'").unwrap();
+    for words in [&["check"][..], &["run", "--config"]] {
+        let output = whimbrel(&home).arg("proxy").args(words).arg(&path).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        let place = format!("proxy.toml:{}:8: the rule `all` names the peer `nobody`", line + 1);
+        assert!(said.contains(&place), "{said}");
+    }
+    // What the command line says stands in no line of the file.
+    let path = file(&home, "");
+    let open = ["proxy", "run", "--socks", "0.0.0.0:0", "--config"];
+    let output = whimbrel(&home).args(open).arg(&path).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("0.0.0.0:0 is open to other hosts") && !said.contains("proxy.toml:"), "{said}");
 }

@@ -204,10 +204,7 @@ fn a_killed_proxy_leaves_only_what_cleanup_finds_and_others_stay() {
     first.end();
     until("the table is gone", || tables() == "table inet mine\ntable inet whimbrel1\n");
     assert!(networks.left().contains("lookup 7700"), "a rule is left: {}", networks.left());
-    assert_eq!(
-        networks.cleanup(&[]),
-        "took away rules and routes of 1 proxy; left alone what runs: 1 proxy\n"
-    );
+    assert_eq!(networks.cleanup(&[]), "removed rules and routes of 1 proxy; left alone what runs: 1 proxy\n");
     let left = networks.left();
     assert!(!left.contains("7700") && left.contains("lookup 7702") && left.contains("whimbrel1"), "{left}");
     assert_eq!(
@@ -388,7 +385,7 @@ fn a_kill_switch_rejects_what_a_killed_proxy_carried() {
     near.end();
     assert_eq!(
         networks.cleanup(&["--all"]),
-        "took away rules and routes of 1 proxy; removed the kill switch of 1 proxy\n"
+        "removed rules and routes of 1 proxy; removed the kill switch of 1 proxy\n"
     );
     assert_eq!(networks.left(), "");
 }

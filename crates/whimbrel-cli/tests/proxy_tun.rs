@@ -310,7 +310,7 @@ fn a_killed_proxy_leaves_only_what_cleanup_finds_and_others_stay() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     };
-    assert_eq!(cleanup(), "took away rules and routes of 1 proxy; left alone what runs: 1 proxy\n");
+    assert_eq!(cleanup(), "removed rules and routes of 1 proxy; left alone what runs: 1 proxy\n");
     let left = networks.left();
     let of_first = left.contains("7700") || left.contains("7701");
     assert!(!of_first && left.contains("lookup 7702") && left.contains("whimbrel1"), "{left}");

@@ -126,7 +126,7 @@ fn a_kill_switch_rejects_what_a_killed_proxy_carried() {
     third.end();
     assert_eq!(
         networks.cleanup(&["--all"]),
-        "took away rules and routes of 1 proxy; removed the kill switch of 1 proxy\n"
+        "removed rules and routes of 1 proxy; removed the kill switch of 1 proxy\n"
     );
     assert_eq!(networks.left(), "");
     assert!(!networks.gate.command("ip -6 address show dev lo").contains("fd57"));

@@ -9,7 +9,7 @@ use crate::compress::Budget;
 use crate::multicast::Multicast;
 use crate::peer_settings::PeerSettings;
 use crate::relay::{Dictionaries, Flows, Limits, OwnPorts, Peer, SessionContext};
-use crate::settings::SettingsError;
+use crate::settings_error::SettingsError;
 use crate::sockets::Mark;
 
 /// The parts that all peers of a proxy share.

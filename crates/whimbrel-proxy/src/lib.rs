@@ -14,6 +14,7 @@
 
 #![warn(missing_debug_implementations)]
 
+mod admission;
 mod allowance;
 mod common;
 pub mod compress;
@@ -34,12 +35,15 @@ mod reloading;
 mod rule_mistake;
 mod sessions;
 mod settings;
+mod settings_error;
 mod sockets;
 mod sources;
 mod text;
+mod text_list;
 pub mod upgrade;
 mod ways_in;
 
+pub use admission::Admission;
 pub use connector::{Connector, Listen, PeerUrl, PeerUrlError};
 pub use multicast::{BrokerSettings, MulticastError, MulticastMistake, MulticastSettings};
 pub use news::News;
@@ -48,7 +52,8 @@ pub use proxy::{Proxy, StartError};
 pub use proxy_status::ProxyStatus;
 pub use rule_mistake::RuleMistake;
 pub use sessions::TcpConnector;
-pub use settings::{Settings, SettingsError, WaysIn};
+pub use settings::{Settings, WaysIn};
+pub use settings_error::SettingsError;
 pub use sources::Sources;
 
 /// Compiles and runs the example of the package's README.

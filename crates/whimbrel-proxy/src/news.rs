@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use whimbrel::PublicKey;
+
 use crate::policy::Condition;
 use crate::relay::PeerState;
 
@@ -19,6 +21,21 @@ pub enum News {
     Groups(String),
     /// A peer that is dialled came or went.
     Peer(Arc<str>, PeerState),
+    /// A peer has connected to this proxy.
+    Came(Arc<str>),
+    /// A peer that had connected to this proxy is gone, for this reason.
+    Went(Arc<str>, String),
+    /// A client is not let in, since nobody knows its key.
+    Refused {
+        /// Its key.
+        key: PublicKey,
+        /// Where it is, if that is known.
+        from: Option<SocketAddr>,
+        /// How many before it were not told.
+        others: u64,
+    },
+    /// Hosts behind this interface are to be served, and there is none of this name.
+    NoInterface(String),
     /// New flows for the first go to the second, its standby, from now on, or no longer.
     Standby(Arc<str>, Arc<str>, bool),
     /// A session with this peer could not be handed over or taken over, for this reason. Its flows are reset.
@@ -38,6 +55,24 @@ impl std::fmt::Display for News {
             Self::Peer(peer, PeerState::Failed(why)) => {
                 write!(f, "not connected to {peer}: {why}; trying again")
             }
+            Self::Came(peer) => write!(f, "{peer} has connected"),
+            Self::Went(peer, why) => write!(f, "{peer} is not connected any more: {why}"),
+            Self::Refused { key, from, others } => {
+                let at = from.map_or_else(String::new, |from| format!(" at {from}"));
+                write!(
+                    f,
+                    "refused {key}{at}, since no [[peer]] with this key may connect: add one, or --allow it"
+                )?;
+                match others {
+                    0 => Ok(()),
+                    1 => f.write_str("; another one before it was not shown"),
+                    others => write!(f, "; {others} others before it were not shown"),
+                }
+            }
+            Self::NoInterface(name) => write!(
+                f,
+                "there is no interface `{name}` yet: hosts behind it are served once there is; `ip link` lists those that there are"
+            ),
             Self::Standby(peer, standby, true) => {
                 write!(f, "{peer} cannot be reached: new flows go to {standby}")
             }

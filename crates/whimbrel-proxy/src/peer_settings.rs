@@ -5,7 +5,7 @@ use whimbrel::{LocalPath, PublicKey};
 
 use crate::connector::PeerUrl;
 use crate::policy::{Pattern, Permit, Permits};
-use crate::settings::SettingsError;
+use crate::settings_error::SettingsError;
 use crate::sources::Sources;
 use crate::text::as_text;
 
@@ -27,7 +27,7 @@ pub struct PeerSettings {
     #[serde(default)]
     pub mode: Mode,
     /// The addresses of this host over which it is reached, with their cost, if only they are to be used. Default: all.
-    #[serde(default, with = "as_text::list")]
+    #[serde(default, with = "as_text::some")]
     pub paths: Vec<LocalPath>,
     /// The name of the peer that new flows go to while this one cannot be reached.
     #[serde(default)]

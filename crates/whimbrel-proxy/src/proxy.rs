@@ -12,6 +12,7 @@ use whimbrel::{Endpoint, Paths, PublicKey};
 use whimbrel_pubsub::client::Client;
 use whimbrel_service::{ActivityLog, Metrics, bind_advice};
 
+use crate::admission::Admission;
 use crate::common::Common;
 use crate::compress::Budget;
 use crate::connector::{Connector, Link};
@@ -25,8 +26,9 @@ use crate::policy::Protocol;
 use crate::protocol::Announcement;
 use crate::proxy_status::ProxyStatus;
 use crate::relay::{Dictionaries, DictionaryError, Flows, Halt, Peers, Roster};
-use crate::sessions::{Admitted, TcpConnector};
-use crate::settings::{Settings, SettingsError};
+use crate::sessions::TcpConnector;
+use crate::settings::Settings;
+use crate::settings_error::SettingsError;
 use crate::sockets::may_speak;
 use crate::upgrade::Parcel;
 
@@ -74,7 +76,7 @@ pub struct Proxy {
     pub(crate) tcp: Option<TcpConnector>,
     /// The paths of peers that have none of their own.
     pub(crate) paths: Paths,
-    pub(crate) admitted: Admitted,
+    pub(crate) admitted: Admission,
     pub(crate) peers: Roster,
     /// For each peer that is dialled, the handle that ends the dialling.
     pub(crate) diallers: BTreeMap<PublicKey, Halt>,
@@ -149,7 +151,7 @@ impl Proxy {
             endpoint: endpoint.clone(),
             tcp: None,
             paths: Paths::default(),
-            admitted: Admitted::new(settings.keys()),
+            admitted: Admission::new(settings.keys()),
             peers: Roster::new(Peers::new(peers, settings.first_key().as_ref())),
             diallers: BTreeMap::new(),
             common,
@@ -184,6 +186,12 @@ impl Proxy {
     /// Sets what sessions over TCP need. Call it before [`Proxy::go_on`].
     pub fn set_tcp(&mut self, tcp: TcpConnector) {
         self.tcp = Some(tcp);
+    }
+
+    /// Sets who is let in, which the endpoint asks, too. Call it before [`Proxy::go_on`]. Without it, the endpoint lets in keys of peers
+    /// until it is closed.
+    pub fn set_admission(&mut self, admission: Admission) {
+        self.admitted = admission;
     }
 
     /// Sets the client by which groups go through a broker: see [`BrokerSettings`](crate::BrokerSettings). Call it before [`Proxy::go_on`].
@@ -223,10 +231,13 @@ impl Proxy {
         self.goes.send_replace(true);
     }
 
-    /// Lets no more programs in, and waits until the flows that run have ended. Returns how many are left, if it took
+    /// Lets no more programs and peers in, and waits until the flows that run have ended. Returns how many are left, if it took
     /// longer than `patience`.
     pub async fn drain(&mut self, patience: Duration) -> usize {
+        self.admitted.close();
         self.ways_in.shutdown().await;
+        // With its last handle, a port refuses connections. Until then they would wait for nothing.
+        self.listeners.clear();
         drop(tokio::time::timeout(patience, self.common.flows.drained()).await);
         // What was written last is still on its way.
         let closing = async {

@@ -1,5 +1,6 @@
 //! The status of a proxy.
 
+use crate::connector::Connector;
 use crate::relay::{Flows, PeerState, Roster};
 
 /// The status that [`Proxy::status`](crate::Proxy::status) returns. Cheap to clone.
@@ -28,6 +29,26 @@ impl ProxyStatus {
                 })
             })
             .collect();
-        serde_json::json!({ "peers": peers, "flows": self.flows.shown() })
+        let now = self.peers.now();
+        let sessions = now.all().flat_map(|(_, peer)| peer.sessions());
+        // The endpoint knows nothing of them.
+        let over_tcp = sessions.filter(|session| session.link().connector() == Connector::Tcp).count();
+        serde_json::json!({ "peers": peers, "sessions_over_tcp": over_tcp, "flows": self.flows.shown() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::policy::Protocol;
+    use crate::relay::{FlowRecord, Flows};
+
+    #[test]
+    fn regression_datagrams_do_not_open_for_ever() {
+        let flows = Flows::default();
+        let add = |protocol| flows.add(FlowRecord::new(protocol, "far".into()), 9).unwrap();
+        let _running = [Protocol::Tcp, Protocol::Udp].map(add);
+        let shown = flows.shown();
+        let state = |at: usize| shown["list"][at]["state"].as_str().unwrap().to_owned();
+        assert_eq!([state(0), state(1)], ["opening", "running"]);
     }
 }

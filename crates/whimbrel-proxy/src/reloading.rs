@@ -35,7 +35,8 @@ impl Proxy {
         self.alter_peers(new, &mut said);
         let restart = self.settings.differences(new);
         if !restart.is_empty() {
-            said.push(format!("a restart is needed for {}", restart.join(", ")));
+            let sections: Vec<_> = restart.iter().map(|section| format!("[{section}]")).collect();
+            said.push(format!("a restart is needed for {}", sections.join(", ")));
         }
         if said.is_empty() { "nothing has changed".to_owned() } else { said.join("; ") }
     }

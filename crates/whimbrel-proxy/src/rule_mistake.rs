@@ -31,6 +31,19 @@ pub enum RuleMistake {
         "the rule `{0}` has `{1}`, which is for datagrams, and protocol = \"tcp\": leave one of them out"
     )]
     NoDatagrams(String, &'static str),
+    /// It says something of TCP flows, and is for another protocol.
+    #[error(
+        "the rule `{0}` has `{1}`, which is for TCP flows, and protocol = \"{2}\": leave one of them out"
+    )]
+    NoFlows(String, &'static str, &'static str),
+    /// It resets running flows and lets them run.
+    #[error(
+        "the rule `{0}` has `existing`, which resets running flows, and an action that lets them run: leave it out, or write action = \"reject\", \"drop\" or \"direct\""
+    )]
+    ExistingGoesOn(String),
+    /// Its conditions never hold, or never together.
+    #[error("the rule `{0}` can never match: {1}")]
+    NeverHolds(String, String),
     /// Bytes would wait for too long.
     #[error("the rule `{0}` has a `gather` that is too long: write at most 500ms")]
     GathersLong(String),
@@ -47,6 +60,55 @@ impl RuleMistake {
         match rule.to.iter().any(|to| (to.ports() == Ports::ICMP) != is_icmp) {
             true => Err(Self::IcmpPorts(rule.name.clone())),
             false => Ok(()),
+        }
+    }
+
+    fn check_conditions(rule: &Rule) -> Result<(), Self> {
+        for (at, one) in rule.when.iter().enumerate() {
+            let why = match rule.when[..at].iter().find(|other| one.excludes(other)) {
+                Some(other) => {
+                    format!("`{other}` and `{one}` in `when` never hold together, so leave one out")
+                }
+                None if one.is_impossible() => {
+                    format!("`{one}` in `when` never holds, so write another limit")
+                }
+                None => continue,
+            };
+            return Err(Self::NeverHolds(rule.name.clone(), why));
+        }
+        Ok(())
+    }
+
+    /// Returns the name of the rule.
+    pub(crate) fn rule(&self) -> &str {
+        match self {
+            Self::IcmpPorts(rule)
+            | Self::DirectDatagrams(rule)
+            | Self::NoSuchDictionary(rule, _)
+            | Self::DictionaryForNothing(rule)
+            | Self::CarriesNothing(rule, _)
+            | Self::NoDatagrams(rule, _)
+            | Self::NoFlows(rule, ..)
+            | Self::ExistingGoesOn(rule)
+            | Self::NeverHolds(rule, _)
+            | Self::GathersLong(rule)
+            | Self::Unknowable(rule, _) => rule,
+        }
+    }
+
+    /// Returns the setting at fault.
+    pub(crate) fn setting(&self) -> &'static str {
+        match self {
+            Self::IcmpPorts(_) => "to",
+            Self::DirectDatagrams(_) => "action",
+            Self::NoSuchDictionary(..) | Self::DictionaryForNothing(_) => "dictionary",
+            Self::CarriesNothing(_, setting)
+            | Self::NoDatagrams(_, setting)
+            | Self::NoFlows(_, setting, _)
+            | Self::Unknowable(_, setting) => setting,
+            Self::ExistingGoesOn(_) => "existing",
+            Self::NeverHolds(..) => "when",
+            Self::GathersLong(_) => "gather",
         }
     }
 
@@ -74,6 +136,19 @@ impl RuleMistake {
         if let (Some(what), Some(Protocol::Tcp)) = (datagrams, rule.protocol) {
             return Err(Self::NoDatagrams(name(), what));
         }
+        let for_flows = [
+            ("hold_bytes", rule.hold_bytes.is_some()),
+            ("outage", rule.outage.is_some()),
+            ("accept", rule.accept.is_some()),
+        ];
+        let other = rule.protocol.filter(|protocol| *protocol != Protocol::Tcp);
+        if let (Some(what), Some(protocol)) = (said(&for_flows), other) {
+            return Err(Self::NoFlows(name(), what, protocol.name()));
+        }
+        if rule.existing && matches!(rule.action, Action::Carry | Action::Hold) {
+            return Err(Self::ExistingGoesOn(name()));
+        }
+        Self::check_conditions(rule)?;
         if rule.gather.is_some_and(|gather| gather > LONGEST_GATHER) {
             return Err(Self::GathersLong(name()));
         }

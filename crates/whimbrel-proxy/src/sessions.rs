@@ -1,16 +1,16 @@
 //! A proxy that dials its peers, and serves those that connect.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use whimbrel::{Identity, PublicKey, Secret};
 
 use crate::connector::{Link, PeerUrl, tcp};
-use crate::news::News;
+use crate::news::{News, Tell};
 use crate::proxy::Proxy;
-use crate::relay::{Dialler, Halt, PeerState};
+use crate::relay::{Dialler, Halt, Peer, PeerState};
 
 /// The keys and the listener that sessions over TCP need: see [`Connector::Tcp`](crate::Connector::Tcp).
 #[derive(Debug)]
@@ -25,30 +25,6 @@ pub struct TcpConnector {
 
 /// The most sessions of one peer over TCP. It needs one; more are of a peer that was restarted. The oldest ends for a new one.
 const MOST_TCP_SESSIONS: usize = 16;
-
-/// The keys that are let in. Cheap to clone.
-#[derive(Clone, Debug)]
-pub(crate) struct Admitted(Arc<Mutex<BTreeSet<PublicKey>>>);
-
-impl Admitted {
-    pub(crate) fn new(keys: BTreeSet<PublicKey>) -> Self {
-        Self(Arc::new(Mutex::new(keys)))
-    }
-
-    /// Sets whether a key is let in.
-    pub(crate) fn set(&self, key: PublicKey, is_in: bool) {
-        let mut keys = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if is_in {
-            keys.insert(key)
-        } else {
-            keys.remove(&key)
-        };
-    }
-
-    fn has(&self, key: &PublicKey) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(key)
-    }
-}
 
 impl Proxy {
     /// Dials peers. Those with a session that was resumed are dialled once that is over.
@@ -86,6 +62,7 @@ impl Proxy {
     /// Serves peers that connect. The endpoint lets in only keys that the settings name.
     pub(crate) fn accept(&mut self) {
         let (endpoint, peers, admitted) = (self.endpoint.clone(), self.peers.clone(), self.admitted.clone());
+        let tell = self.tell.clone();
         self.sessions.spawn(async move {
             let mut sessions = JoinSet::new();
             loop {
@@ -96,9 +73,7 @@ impl Proxy {
                 let Some(mocket) = mocket else { return };
                 let key = mocket.peer_key().filter(|key| admitted.has(key));
                 match key.and_then(|key| peers.now().of_key(&key).cloned()) {
-                    Some(peer) => {
-                        drop(sessions.spawn(async move { peer.attend(Link::Whimbrel(mocket)).await }))
-                    }
+                    Some(peer) => drop(sessions.spawn(host(peer, Link::Whimbrel(mocket), tell.clone()))),
                     None => mocket.abort(0, "this proxy does not let your key in"),
                 }
             }
@@ -114,7 +89,8 @@ impl Proxy {
         let Some(listener) = listener else { return };
         let (admitted, peers) = (self.admitted.clone(), self.peers.clone());
         let (links, mut linked) = tokio::sync::mpsc::unbounded_channel();
-        let is_admitted = move |key: &PublicKey| admitted.has(key);
+        let (tell, tell_refused) = (self.tell.clone(), self.tell.clone());
+        let is_admitted = move |key: &PublicKey| admitted.ask(key, None, |news| (tell_refused.0)(news));
         // An error means that the proxy is gone.
         self.sessions.spawn(tcp::serve(listener, keys, is_admitted, move |link| drop(links.send(link))));
         self.sessions.spawn(async move {
@@ -135,9 +111,21 @@ impl Proxy {
                 });
                 let surplus = (others.len() + 1).saturating_sub(MOST_TCP_SESSIONS);
                 over_tcp.take(surplus).for_each(|link| link.abort("there are newer sessions"));
-                sessions.spawn(async move { peer.attend(Link::Tcp(link)).await });
+                sessions.spawn(host(peer, Link::Tcp(link), tell.clone()));
             }
         });
+    }
+}
+
+/// Serves a peer that has connected, until this session is over. People hear of the first one, and when there is none any more.
+async fn host(peer: Peer, link: Link, tell: Tell) {
+    let name = Arc::clone(&peer.context().peer);
+    if peer.session().is_none() {
+        (tell.0)(News::Came(Arc::clone(&name)));
+    }
+    let end = peer.attend(link).await;
+    if peer.session().is_none() && !end.is_local {
+        (tell.0)(News::Went(name, end.why));
     }
 }
 

@@ -9,14 +9,15 @@ use whimbrel::{PublicKey, TransportConfig};
 use whimbrel_service::ServiceSettings;
 
 use crate::connector::{Connector, Listen};
-use crate::intercept::tproxy::{TproxyMistake, TproxySettings};
-use crate::intercept::tun::{TunMistake, TunSettings};
+use crate::intercept::tproxy::TproxySettings;
+use crate::intercept::tun::TunSettings;
 use crate::intercept::{Forward, Users};
-use crate::multicast::{MulticastMistake, MulticastSettings};
+use crate::multicast::MulticastSettings;
 use crate::peer_settings::PeerSettings;
-use crate::policy::{NeverMatches, Rule, Rules};
+use crate::policy::{Rule, Rules};
 use crate::relay::Limits;
 use crate::rule_mistake::RuleMistake;
+use crate::settings_error::SettingsError;
 use crate::text::as_text;
 
 /// The settings of a proxy. In a file, each field is a section, and each peer a `[[peer]]`.
@@ -67,74 +68,6 @@ pub struct WaysIn {
     /// Interception by a TUN interface. Without this section there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tun: Option<TunSettings>,
-}
-
-/// A mistake that no single line has.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SettingsError {
-    /// A peer has neither key nor URL, or a URL without a key.
-    #[error("a [[peer]] has no key: write `key = \"…\"`, or `url = \"whimbrel://KEY@HOST:PORT\"`")]
-    NoKey,
-    /// A peer's key and URL differ.
-    #[error("the peer {0} has another key in its url: leave `key` out")]
-    TwoKeys(PublicKey),
-    /// Two peers have one key.
-    #[error("two peers have the key {0}: make one of them")]
-    Twice(PublicKey),
-    /// Programs' connections come in, and there is no peer they could go to.
-    #[error(
-        "there is no peer to carry connections to: give --peer URL, or a [[peer]] with a `url`, or one with a `key` that connects to this proxy"
-    )]
-    NowhereToGo,
-    /// The proxy would do nothing.
-    #[error(
-        "the proxy would do nothing: give it a way in (--socks, --connect, --forward or [in]) and a peer (--peer or [[peer]]), or let it listen \
-         (--listen or [listen]), or dial a [[peer]] that `may_open` something"
-    )]
-    Nothing,
-    /// Two peers have one name.
-    #[error("two peers are called `{0}`: rename one")]
-    SameName(String),
-    /// A rule can never match.
-    #[error(transparent)]
-    NeverMatches(#[from] NeverMatches),
-    /// Two rules have one name.
-    #[error("two rules are called `{0}`: rename one")]
-    SameRule(String),
-    /// A rule names a peer that does not exist.
-    #[error(
-        "the rule `{0}` names the peer `{1}`, but no [[peer]] has that `name`: correct it, or add the peer"
-    )]
-    NoSuchPeer(String, String),
-    /// A peer's standby does not exist, or is itself.
-    #[error(
-        "the peer `{0}` has the standby `{1}`, but no other [[peer]] has that `name`: correct it, or add the peer"
-    )]
-    NoSuchStandby(String, String),
-    /// A peer can never be there.
-    #[error("the peer `{0}` has the mode `{1}`, {2}")]
-    NeverThere(String, &'static str, &'static str),
-    /// A rule says something that has no effect.
-    #[error(transparent)]
-    Rule(#[from] RuleMistake),
-    /// The settings of multicast make no sense.
-    #[error(transparent)]
-    Multicast(#[from] MulticastMistake),
-    /// Nothing would ever be connected.
-    #[error("[limits] max_connecting_per_peer may not be 0: every flow of a peer would wait for ever")]
-    NoTurns,
-    /// The settings of interception make no sense.
-    #[error(transparent)]
-    Tproxy(#[from] TproxyMistake),
-    /// The settings of interception make no sense.
-    #[error(transparent)]
-    Tun(#[from] TunMistake),
-    /// Two ways in would take traffic from one another.
-    #[error("[in.tproxy] and [in.tun] would take traffic from one another: leave one of them out")]
-    TwoInterceptions,
-    /// A proxy without users serves everybody who reaches it.
-    #[error("{0} is open to other hosts: listen on loopback, or, with SOCKS5 only, set [in] users")]
-    Open(SocketAddr),
 }
 
 impl Settings {
@@ -216,6 +149,31 @@ impl Settings {
         Ok(())
     }
 
+    /// Checks that no two listeners have one port.
+    fn check_ports(&self) -> Result<(), SettingsError> {
+        let WaysIn { socks, connect, forward, .. } = &self.ways_in;
+        let listen = self.listen.as_ref().filter(|listen| listen.connector == Connector::Tcp);
+        let all: Vec<(String, SocketAddr)> = socks
+            .iter()
+            .map(|address| ("in.socks".to_owned(), *address))
+            .chain(connect.iter().map(|address| ("in.connect".to_owned(), *address)))
+            .chain(
+                forward.iter().enumerate().map(|(at, forward)| (format!("in.forward.{at}"), forward.listen)),
+            )
+            .chain(
+                listen
+                    .and_then(|listen| listen.settings.address)
+                    .map(|address| ("listen.address".to_owned(), address)),
+            )
+            .collect();
+        for (at, (second, address)) in all.iter().enumerate() {
+            if let Some((first, _)) = all[..at].iter().find(|(_, other)| have_one_port(*other, *address)) {
+                return Err(SettingsError::OnePort(first.clone(), second.clone(), address.port()));
+            }
+        }
+        Ok(())
+    }
+
     /// Checks what no single line shows.
     ///
     /// # Errors
@@ -230,11 +188,13 @@ impl Settings {
             peer.check(self.listen.is_some())?;
         }
         self.check_names()?;
-        if self.limits.max_connecting_per_peer == 0 {
-            return Err(SettingsError::NoTurns);
-        }
+        self.limits.check()?;
         Rules::new(self.rules.clone())?;
         let WaysIn { socks, connect, users, forward, tproxy, tun } = &self.ways_in;
+        if let Some(user) = users.mistaken() {
+            return Err(SettingsError::User(user.to_owned()));
+        }
+        self.check_ports()?;
         tproxy.as_ref().map_or(Ok(()), TproxySettings::check)?;
         tun.as_ref().map_or(Ok(()), TunSettings::check)?;
         if tproxy.is_some() && tun.is_some() {
@@ -260,6 +220,16 @@ impl Settings {
             None => Ok(()),
         }
     }
+}
+
+/// Returns whether only one of two listeners can have its address. Port 0 is any free one.
+fn have_one_port(one: SocketAddr, other: SocketAddr) -> bool {
+    let takes_all = |wide: SocketAddr, narrow: SocketAddr| {
+        wide.ip().is_unspecified() && (wide.is_ipv6() || narrow.is_ipv4())
+    };
+    one.port() == other.port()
+        && one.port() != 0
+        && (one.ip() == other.ip() || takes_all(one, other) || takes_all(other, one))
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ pub struct Sources(Vec<IpNet>);
 #[serde(untagged, expecting = "true, false, or networks such as [\"10.0.0.0/8\"]")]
 enum Said {
     All(bool),
-    Networks(#[serde(with = "as_text::list")] Vec<IpNet>),
+    Networks(#[serde(with = "as_text::networks")] Vec<IpNet>),
 }
 
 impl Sources {

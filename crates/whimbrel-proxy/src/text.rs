@@ -21,37 +21,18 @@ pub(crate) mod as_text {
         String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
     }
 
+    fn parsed<T: FromStr<Err: Display>>(text: &str) -> Result<T, String> {
+        text.parse().map_err(|error: T::Err| error.to_string())
+    }
+
     /// A list of texts, or one text alone.
     pub(crate) mod list {
         use std::fmt::Display;
         use std::str::FromStr;
 
-        use serde::de::Error;
-        use serde::{Deserialize, Deserializer, Serializer};
+        use serde::{Deserializer, Serializer};
 
-        #[derive(Deserialize)]
-        #[serde(untagged, expecting = "a text, or a list of texts")]
-        enum Texts {
-            One(Word),
-            Many(Vec<Word>),
-        }
-
-        /// A number is read as if it were text.
-        #[derive(Deserialize)]
-        #[serde(untagged, expecting = "a text, or a list of texts")]
-        enum Word {
-            Text(String),
-            Number(i64),
-        }
-
-        impl Word {
-            fn text(self) -> String {
-                match self {
-                    Self::Text(text) => text,
-                    Self::Number(number) => number.to_string(),
-                }
-            }
-        }
+        use crate::text_list::List;
 
         pub(crate) fn serialize<T: Display, S: Serializer>(
             list: &[T],
@@ -62,15 +43,75 @@ pub(crate) mod as_text {
 
         pub(crate) fn deserialize<'de, T, D>(deserializer: D) -> Result<Vec<T>, D::Error>
         where
-            T: FromStr,
-            T::Err: Display,
+            T: FromStr<Err: Display>,
             D: Deserializer<'de>,
         {
-            let texts = match Texts::deserialize(deserializer)? {
-                Texts::One(text) => vec![text],
-                Texts::Many(texts) => texts,
-            };
-            texts.into_iter().map(|word| word.text().parse().map_err(D::Error::custom)).collect()
+            List { read: super::parsed::<T>, may_be_empty: true }.read(deserializer)
+        }
+    }
+
+    /// The same with at least one entry: without any, it would stand for all.
+    pub(crate) mod some {
+        use std::fmt::Display;
+        use std::str::FromStr;
+
+        use serde::Deserializer;
+
+        pub(crate) use super::list::serialize;
+        use crate::text_list::List;
+
+        pub(crate) fn deserialize<'de, T, D>(deserializer: D) -> Result<Vec<T>, D::Error>
+        where
+            T: FromStr<Err: Display>,
+            D: Deserializer<'de>,
+        {
+            List { read: super::parsed::<T>, may_be_empty: false }.read(deserializer)
+        }
+    }
+
+    /// A list of networks, or one alone.
+    pub(crate) mod networks {
+        use ipnet::IpNet;
+        use serde::Deserializer;
+
+        pub(crate) use super::list::serialize;
+        use crate::text_list::{List, network};
+
+        pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+            deserializer: D,
+        ) -> Result<Vec<IpNet>, D::Error> {
+            List { read: network, may_be_empty: true }.read(deserializer)
+        }
+    }
+
+    /// The same with at least one entry: without any, it would stand for all.
+    pub(crate) mod some_networks {
+        use ipnet::IpNet;
+        use serde::Deserializer;
+
+        pub(crate) use super::list::serialize;
+        use crate::text_list::{List, network};
+
+        pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+            deserializer: D,
+        ) -> Result<Vec<IpNet>, D::Error> {
+            List { read: network, may_be_empty: false }.read(deserializer)
+        }
+    }
+
+    /// A list of multicast groups with ports, or one alone.
+    pub(crate) mod groups {
+        use std::net::SocketAddr;
+
+        use serde::Deserializer;
+
+        pub(crate) use super::list::serialize;
+        use crate::text_list::{List, group};
+
+        pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+            deserializer: D,
+        ) -> Result<Vec<SocketAddr>, D::Error> {
+            List { read: group, may_be_empty: true }.read(deserializer)
         }
     }
 

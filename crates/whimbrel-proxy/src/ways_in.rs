@@ -9,11 +9,12 @@ use tokio::net::TcpListener;
 use crate::intercept::Ingress;
 use crate::intercept::tproxy::{Interception, TproxyError, TproxySettings};
 use crate::intercept::tun::TunError;
-use crate::intercepting::blocking;
+use crate::intercepting::{blocking, missing};
 use crate::news::News;
 use crate::policy::{Protocol, Rules};
 use crate::proxy::{Proxy, StartError};
-use crate::settings::{Settings, SettingsError};
+use crate::settings::Settings;
+use crate::settings_error::SettingsError;
 use crate::upgrade::Parcel;
 
 impl Proxy {
@@ -52,6 +53,9 @@ impl Proxy {
             let listener = self.listen(forward.listen, "a forward", handed, tell).await?;
             self.run(ingress.clone().serve_forward(listener, forward.target.clone()));
         }
+        let behind_tproxy = ways.tproxy.iter().flat_map(|tproxy| missing(&tproxy.interfaces));
+        let behind_tun = ways.tun.iter().flat_map(|tun| missing(&tun.interfaces));
+        behind_tproxy.chain(behind_tun).for_each(|name| tell(News::NoInterface(name.clone())));
         match (&ways.tun, &parcel.tun) {
             (Some(settings), Some(running)) => running.keeps(settings)?,
             (Some(settings), None) => self.intercept_by_tun(settings).await?,

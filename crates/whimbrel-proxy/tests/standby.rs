@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::time::timeout;
 use whimbrel::{Config, Endpoint, PublicKey, new_identity};
-use whimbrel_proxy::protocol::PROTOCOL;
+use whimbrel_proxy::protocol::{Agreement, Answer, Outcome, PROTOCOL};
 use whimbrel_proxy::{News, Proxy, Settings};
 
 /// Longer than anything takes on a slow machine.
@@ -195,4 +195,42 @@ async fn regression_a_program_that_waits_for_an_absent_peer_is_served_by_a_stand
     let mut hello = [0; 5];
     timeout(PATIENCE, program.read_exact(&mut hello)).await.unwrap().unwrap();
     assert_eq!(&hello, b"hello");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn regression_a_program_waits_for_the_session_that_follows_one_that_has_ended() {
+    let config = Config::listen_as(new_identity()).protocol(PROTOCOL.into());
+    let far = Endpoint::bind(config, "127.0.0.1:0").await.unwrap();
+    let text = format!(
+        "[in]\nsocks = '127.0.0.1:0'\n[[peer]]\nname = 'far'\nurl = 'whimbrel://{}@{}'",
+        far.public_key(),
+        far.local_addr().unwrap()
+    );
+    let config = Config::default().protocol(PROTOCOL.into()).identity(new_identity());
+    let endpoint = Endpoint::bind(config, "127.0.0.1:0").await.unwrap();
+    let (send, mut news) = tokio::sync::mpsc::unbounded_channel();
+    let _near =
+        Proxy::start(&settings(&text), &endpoint, None, move |told| drop(send.send(told))).await.unwrap();
+    let Some(News::Serves(_, socks)) = news.recv().await else { panic!("it serves first") };
+    let program = async {
+        let mut program = TcpStream::connect(socks).await.unwrap();
+        program.write_all(&[5, 1, 0, 5, 1, 0, 1, 192, 0, 2, 7, 0, 80]).await.unwrap();
+        let mut reply = [0; 12];
+        program.read_exact(&mut reply).await.unwrap();
+        reply[3]
+    };
+    let peer = async {
+        // As after a kill, the session ends while a flow is being opened.
+        let killed = far.accept().await.unwrap();
+        let opened = killed.accept_stream().await.unwrap();
+        killed.abort(0, "killed");
+        drop(opened);
+        let next = far.accept().await.unwrap();
+        let mut stream = next.accept_stream().await.unwrap();
+        let answer = Answer { outcome: Outcome::Connected, address: None, agreement: Agreement::Plain };
+        stream.write_all(&answer.to_bytes()).await.unwrap();
+        (next, stream)
+    };
+    let (code, _kept) = timeout(PATIENCE, async { tokio::join!(program, peer) }).await.unwrap();
+    assert_eq!(code, 0, "it is connected by the next session");
 }

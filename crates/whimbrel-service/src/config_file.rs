@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
-use toml::de::DeTable;
+use toml::de::{DeTable, DeValue};
 
 use crate::config_words;
 
@@ -79,19 +79,25 @@ pub fn parse_config<T: DeserializeOwned>(file: &str, text: &str) -> Result<T, Co
 }
 
 /// Returns the error for a setting whose value is of the right kind but cannot be used. It shows where `text` has the
-/// setting, which is named with its sections, such as `listen.address`.
+/// setting, which is named with its sections, such as `listen.address`, or `peer.0.name` in the first of a list. If the setting is
+/// left out, the error shows the section in which it would be.
 pub fn refuse_setting(file: &str, text: &str, setting: &str, message: &str) -> ConfigError {
     ConfigError::Mistake(mistake(file, text, &place(text, setting).unwrap_or(0..0), message))
 }
 
-/// Returns where a setting's value, or a section, stands.
+/// Returns where a setting's value, or the nearest section around it, stands.
 fn place(text: &str, setting: &str) -> Option<Range<usize>> {
     let whole = DeTable::parse(text).ok()?.into_inner();
-    let (mut section, mut names) = (&whole, setting.split('.'));
-    let mut value = section.get(names.next()?)?;
+    let mut names = setting.split('.');
+    let mut value = whole.get(names.next()?)?;
     for name in names {
-        section = value.get_ref().as_table()?;
-        value = section.get(name)?;
+        let next = match value.get_ref() {
+            DeValue::Table(section) => section.get(name),
+            DeValue::Array(list) => name.parse().ok().and_then(|at: usize| list.get(at)),
+            _ => None,
+        };
+        let Some(next) = next else { break };
+        value = next;
     }
     Some(value.span())
 }
@@ -214,7 +220,13 @@ mod tests {
             "x.toml:5:9: write less\n  |\n5 | limit = 7 # high\n  |         ^"
         );
         assert!(says("listen.port").starts_with("x.toml:3:8: write less"), "{}", says("listen.port"));
-        assert!(says("listen.other").starts_with("x.toml:1:1: write less"));
+        assert!(says("listen.other").starts_with("x.toml:2:1: write less"), "{}", says("listen.other"));
+        assert!(says("other").starts_with("x.toml:1:1: write less"));
+        let text = "[[peer]]\nname = 'a'\n\n[[peer]]\nname = 'b'\nto = [\n  'x', 'y']\n";
+        let says = |setting: &str| refuse_setting("x.toml", text, setting, "write less").to_string();
+        assert!(says("peer.1.name").starts_with("x.toml:5:8: "), "{}", says("peer.1.name"));
+        assert!(says("peer.1.to.1").starts_with("x.toml:7:8: "), "{}", says("peer.1.to.1"));
+        assert!(says("peer.1.key").starts_with("x.toml:4:1: "), "{}", says("peer.1.key"));
     }
 
     #[test]

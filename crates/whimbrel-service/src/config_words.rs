@@ -25,6 +25,16 @@ pub(crate) fn explain(said: &str, value: &str) -> String {
         "invalid key-value pair, expected key" => {
             "write settings as `name = value`, in sections that begin with a line such as [listen]".to_owned()
         }
+        "invalid socket address syntax" => format!(
+            "`{}` is no address with a port: write for example \"127.0.0.1:4433\" or \"[::1]:4433\"",
+            shown(value)
+        ),
+        "invalid IP address syntax" => {
+            format!(
+                "`{}` is no address of that kind: write for example \"10.0.0.1\", or a network as \"10.0.0.0/8\"",
+                shown(value)
+            )
+        }
         _ => match said.strip_prefix("missing field ") {
             Some(field) => format!("{field} is missing: write it into this section"),
             None => said,
@@ -67,6 +77,8 @@ fn wanted(expected: &str) -> &str {
         "a boolean" => "true or false",
         "a string" => "text in quotation marks",
         "path string" => "a path in quotation marks",
+        "socket address" => "an address with a port, such as \"127.0.0.1:4433\" or \"[::1]:4433\"",
+        "IP address" => "an address in quotation marks, such as \"10.0.0.1\"",
         "a sequence" => "a list, for example [\"one\", \"two\"]",
         "u8" => "a whole number from 0 to 255",
         "u16" => "a whole number from 0 to 65535",

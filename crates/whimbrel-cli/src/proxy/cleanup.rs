@@ -23,7 +23,7 @@ impl CleanupCommand {
             |count: usize| if count == 1 { "1 proxy".to_owned() } else { format!("{count} proxies") };
         let mut said = match removed {
             0 => "no killed proxy left rules or routes".to_owned(),
-            _ => format!("took away rules and routes of {}", proxies(removed)),
+            _ => format!("removed rules and routes of {}", proxies(removed)),
         };
         if kill_switches_removed > 0 {
             said = format!("{said}; removed the kill switch of {}", proxies(kill_switches_removed));

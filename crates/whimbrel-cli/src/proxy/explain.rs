@@ -62,7 +62,7 @@ impl ExplainCommand {
         for (at, rule) in unknown(&rules, &decision, &key) {
             let (number, name, asked) = (at + 1, &rule.name, asked(rule, &key.origin));
             let said = match self.by.filter(|by| !by.sees_packets()) {
-                Some(by) => format!("never for what comes in by {by}, of which it asks for {asked}"),
+                Some(by) => format!("never for what comes in by {by}, which knows nothing of {asked}"),
                 None => format!("{} if {asked} fits", said(&Decision::of(at, rule), &settings)),
             };
             print_line(format_args!("{said}: rule {number}, `{name}`"))?;

@@ -13,6 +13,7 @@ const SHOWN: usize = 50;
 #[serde(default)]
 pub(crate) struct More {
     pub(crate) peers: Vec<Peer>,
+    sessions_over_tcp: u64,
     pub(crate) flows: Flows,
 }
 
@@ -55,13 +56,16 @@ pub(crate) struct Flow {
 
 /// Returns the lines about peers and flows.
 pub(crate) fn describe(more: &Value) -> Vec<String> {
-    let More { peers, flows } = More::deserialize(more).unwrap_or_default();
+    let More { peers, flows, sessions_over_tcp } = More::deserialize(more).unwrap_or_default();
     let mut lines = vec![plural(peers.len() as u64, "peer")];
     for Peer { name, key, state, why, connector } in &peers {
         let key = if name == key { String::new() } else { format!(" ({key})") };
         let why = why.as_ref().map_or_else(String::new, |why| format!(": {why}"));
         let over = if connector.as_deref() == Some("tcp") { " over tcp" } else { "" };
         lines.push(format!("  {name}{key}: {state}{over}{why}"));
+    }
+    if sessions_over_tcp > 0 {
+        lines.push(format!("{} over tcp", plural(sessions_over_tcp, "session")));
     }
     let Flows { running, opened, refused, list } = flows;
     lines.push(format!("{}, {opened} so far, {refused} refused", plural(running, "flow")));
@@ -77,12 +81,37 @@ fn describe_flow(flow: &Flow) -> String {
         flow;
     let program = program.as_deref().unwrap_or("a program");
     let target = if target.is_empty() { "anywhere" } else { target };
-    let way = if *by_peer { format!("from {peer}") } else { format!("over {peer}") };
+    let way = match (*by_peer, peer.is_empty()) {
+        (true, _) => format!(" from {peer}"),
+        (false, false) => format!(" over {peer}"),
+        // Where its datagrams go depends on the remote.
+        (false, true) => String::new(),
+    };
     let rule = rule.as_ref().map_or_else(String::new, |rule| format!(", rule {rule}"));
     format!(
-        "  {protocol} {program} to {target} {way}{rule}: {state} for {}, to the peer {}, from it {}",
+        "  {protocol} {program} to {target}{way}{rule}: {state} for {}, to the peer {}, from it {}",
         delay(*age_s as f64 * 1e6),
         size(*to_peer_bytes),
         size(*from_peer_bytes),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn regression_datagrams_name_no_empty_peer_and_sessions_over_tcp_count() {
+        let more = serde_json::json!({
+            "peers": [{ "name": "far", "key": "K", "state": "connected", "connector": "tcp" }], "sessions_over_tcp": 1,
+            "flows": { "running": 2, "opened": 2, "refused": 0, "list": [
+                { "protocol": "udp", "peer": "", "target": "", "program": "127.0.0.1:5", "state": "running" },
+                { "protocol": "tcp", "peer": "far", "target": "a.b:1", "program": "127.0.0.1:6", "state": "opening" },
+            ] },
+        });
+        let lines = describe(&more);
+        assert_eq!(lines[..3], ["1 peer", "  far (K): connected over tcp", "1 session over tcp"]);
+        assert!(lines[4].starts_with("  udp 127.0.0.1:5 to anywhere: running for "), "{}", lines[4]);
+        assert!(lines[5].starts_with("  tcp 127.0.0.1:6 to a.b:1 over far: opening for "), "{}", lines[5]);
+    }
 }

@@ -9,7 +9,7 @@ use whimbrel::{Config, Endpoint, Identity};
 use whimbrel_proxy::intercept::tun::{Stack, TunSettings};
 use whimbrel_proxy::protocol::PROTOCOL;
 use whimbrel_proxy::upgrade::Parcel;
-use whimbrel_proxy::{Connector, PeerUrl, Proxy, ProxyStatus, Settings, TcpConnector};
+use whimbrel_proxy::{Admission, Connector, PeerUrl, Proxy, ProxyStatus, Settings, TcpConnector};
 use whimbrel_pubsub::client::{Client, ClientOptions, endpoint_config};
 use whimbrel_service::key::{default_key_file, own_or_new, read_psk, release_reset_salts};
 use whimbrel_service::{Command, ListenOptions, Listening, Service, bind_both_families};
@@ -66,6 +66,7 @@ struct Bound {
     /// The URL to give to peers, if the proxy listens for them.
     listening: Option<String>,
     tcp: TcpConnector,
+    admission: Admission,
 }
 
 impl RunCommand {
@@ -75,6 +76,7 @@ impl RunCommand {
 
     async fn serve(self) -> anyhow::Result<()> {
         let settings = self.sources.read()?;
+        settings.check_rights()?;
         raise_file_limit(&settings);
         let keeps = |tun: &TunSettings| tun.stack == Stack::Userspace;
         if self.replace && settings.ways_in.tun.as_ref().is_some_and(keeps) {
@@ -146,7 +148,7 @@ impl RunCommand {
 
     /// Prepares the proxy, which may go on with what another process has left, and starts its interfaces.
     async fn prepare(&self, settings: &Settings, parcel: &Parcel) -> anyhow::Result<(Service, Proxy)> {
-        let Bound { endpoint, listening, tcp } = self.bind_again(settings, parcel.port()).await?;
+        let Bound { endpoint, listening, tcp, admission } = self.bind_again(settings, parcel.port()).await?;
         let status: Arc<OnceLock<ProxyStatus>> = Arc::default();
         let shown = Arc::clone(&status);
         let more = move || shown.get().map_or(serde_json::Value::Null, ProxyStatus::shown);
@@ -155,6 +157,7 @@ impl RunCommand {
         let mut proxy = Proxy::prepare(settings, &endpoint, service.activity(), note, parcel).await?;
         let identity = tcp.identity.clone();
         proxy.set_tcp(tcp);
+        proxy.set_admission(admission);
         proxy.set_paths(self.sources.transport.paths.paths()?);
         if let Some(client) = self.broker_client(settings, &identity).await? {
             proxy.set_broker(client);
@@ -219,6 +222,7 @@ impl RunCommand {
         let config = Config::default().transport(settings.transport.clone()).paths(paths);
         let config = config.protocol(PROTOCOL.into()).mark(settings.mark());
         let psk = read_psk(listen.psk.as_deref())?;
+        let admission = Admission::new(settings.keys());
         let mut tcp = TcpConnector { identity: identity.clone(), psk: psk.clone(), listener: None };
         if connector != Some(Connector::Whimbrel) {
             let listening = match connector {
@@ -230,10 +234,13 @@ impl RunCommand {
                 None => None,
             };
             let endpoint = bind_both_families(config.identity(identity).psk(psk), port).await?;
-            return Ok(Bound { endpoint, listening, tcp });
+            return Ok(Bound { endpoint, listening, tcp, admission });
         }
         let mut admitted = listen.config;
-        admitted.allow = Some(settings.keys());
+        // A reload changes who is admitted, and a stop lets nobody in.
+        let asked = admission.clone();
+        admitted.allow = None;
+        admitted.admit = Some(Arc::new(move |key, from| asked.ask(key, Some(from), note)));
         admitted.protocols = vec![PROTOCOL.into()];
         admitted.max_per_key = admitted.max_per_key.min(MOST_SESSIONS);
         let mut options = ListenOptions::new(config.listen(Some(admitted))).key(path);
@@ -244,7 +251,7 @@ impl RunCommand {
         });
         (options.address, options.psk) = (address, listen.psk);
         let Listening { endpoint, url } = options.listen(note).await?;
-        Ok(Bound { endpoint, listening: Some(url.to_string()), tcp })
+        Ok(Bound { endpoint, listening: Some(url.to_string()), tcp, admission })
     }
 
     /// Starts a client of the broker that groups go through, if there is one.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use whimbrel_proxy::intercept::Forward;
 use whimbrel_proxy::relay::Dictionaries;
-use whimbrel_proxy::{Connector, PeerSettings, PeerUrl, Settings};
+use whimbrel_proxy::{Connector, PeerSettings, PeerUrl, Settings, SettingsError};
 
 use super::permit::Allowed;
 use crate::dial::TransportOptions;
@@ -99,8 +99,19 @@ impl Sources {
         Dictionaries::read(&settings.dictionaries).map_err(|error| Misused(error.to_string()))?;
         self.transport.apply(&mut settings.transport);
         self.monitor.apply(&mut settings.service);
-        settings.check().map_err(|error| Misused(format!("{error}")))?;
+        settings.check().map_err(|error| self.refused(&error))?;
         Ok(settings)
+    }
+
+    /// Returns the error for these settings. It shows where the file is wrong, if the mistake is the file's.
+    fn refused(&self, error: &SettingsError) -> Misused {
+        let of_file = self.config.as_deref().and_then(|file| Some((file, super::file::parse(file).ok()?)));
+        match of_file {
+            Some((file, settings)) if settings.check().as_ref() == Err(error) => {
+                super::file::refused(file, &settings, error)
+            }
+            _ => Misused(error.to_string()),
+        }
     }
 }
 

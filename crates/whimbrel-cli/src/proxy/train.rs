@@ -1,7 +1,7 @@
 //! `whimbrel proxy train`: makes a dictionary from examples.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
@@ -33,6 +33,9 @@ pub(super) struct TrainCommand {
     /// Where to write the dictionary.
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
+    /// Replace FILE if it is there. Flows are compressed with a dictionary only while both ends have the same.
+    #[arg(long)]
+    force: bool,
     /// The size of the dictionary, 1 KB to 256 KB. 16 KB suits records of up to a few KB.
     #[arg(long, value_name = "SIZE", value_parser = units::bytes, default_value = "16KB")]
     size: u64,
@@ -53,11 +56,13 @@ enum Records {
 impl TrainCommand {
     pub(super) fn run(self) -> anyhow::Result<()> {
         let records = self.read()?;
+        if self.out.exists() && !self.force {
+            return Err(self.is_there().into());
+        }
         let size = usize::try_from(self.size).unwrap_or(usize::MAX);
         let bytes = train(&records, size).map_err(|error| Misused(error.to_string()))?;
         let dictionary = Dictionary::new(&bytes)?;
-        std::fs::write(&self.out, &bytes)
-            .map_err(|error| anyhow::anyhow!("cannot write {}: {error}", self.out.display()))?;
+        self.write(&bytes)?;
         let shares = [None, Some(&dictionary)].map(|dictionary| share(&records, dictionary));
         let gain = match shares {
             [Some(without), Some(with)] => {
@@ -71,6 +76,27 @@ impl TrainCommand {
             records.len(),
             bytes.len(),
             dictionary.id()
+        ))
+    }
+
+    fn write(&self, bytes: &[u8]) -> anyhow::Result<()> {
+        let mut options = File::options();
+        match self.force {
+            true => options.write(true).create(true).truncate(true),
+            // It may have come meanwhile.
+            false => options.write(true).create_new(true),
+        };
+        match options.open(&self.out).and_then(|mut file| file.write_all(bytes)) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(self.is_there().into()),
+            Err(error) => Err(anyhow::anyhow!("cannot write {}: {error}", self.out.display())),
+            Ok(()) => Ok(()),
+        }
+    }
+
+    fn is_there(&self) -> Misused {
+        Misused(format!(
+            "{} is there already: choose another --out, or replace it with --force",
+            self.out.display()
         ))
     }
 
@@ -134,4 +160,39 @@ fn share(records: &[Vec<u8>], dictionary: Option<&Dictionary>) -> Option<usize> 
         (plain + record.len(), packed + became)
     });
     (packed * 100).checked_div(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        train: TrainCommand,
+    }
+
+    #[test]
+    fn regression_a_dictionary_is_replaced_only_by_force() {
+        let folder = std::env::temp_dir().join(format!("whimbrel-train-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let [examples, out] = ["examples", "x.dict"].map(|name| folder.join(name).display().to_string());
+        let lines: String = (0..500).map(|at| format!("<event uid='{at}' type='a-f-G'/>\n")).collect();
+        std::fs::write(&examples, lines).unwrap();
+        std::fs::write(&out, "mine").unwrap();
+        let run = |more: &[&str]| {
+            let line = [&["train", &examples, "--out", &out, "--size", "2KB"], more].concat();
+            Line::try_parse_from(line).unwrap().train.run().map_err(|error| error.to_string())
+        };
+        let refused = run(&[]).unwrap_err();
+        let kept = std::fs::read(&out).unwrap();
+        let forced = run(&["--force"]);
+        let replaced = std::fs::read(&out).unwrap();
+        std::fs::remove_dir_all(folder).unwrap();
+        assert!(refused.contains("is there already") && refused.contains("--force"), "{refused}");
+        assert_eq!((kept, forced), (b"mine".to_vec(), Ok(())));
+        assert_ne!(replaced, b"mine");
+    }
 }

@@ -25,6 +25,8 @@ mod waiting;
 pub use forward::{Forward, InvalidForward};
 pub use ingress::Ingress;
 #[cfg(target_os = "linux")]
+pub(crate) use kernel::check_rights;
+#[cfg(target_os = "linux")]
 pub use kernel::{KernelError, Leftovers, cleanup};
 pub use socks::Users;
 #[cfg(not(target_os = "linux"))]

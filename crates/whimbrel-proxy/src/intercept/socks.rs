@@ -35,6 +35,15 @@ impl Users {
         Self(users.into_iter().collect())
     }
 
+    /// Returns a user whom no client can name, or whose password none can give (RFC 1929 section 2).
+    pub(crate) fn mistaken(&self) -> Option<&str> {
+        let can_be = |text: &str| (1..=255).contains(&text.len());
+        let all = self.0.iter();
+        all.filter(|(user, password)| !can_be(user) || !can_be(password))
+            .map(|(user, _)| user.as_str())
+            .next()
+    }
+
     fn may(&self, user: &str, password: &str) -> bool {
         // Every byte is looked at, so that the time says nothing about the password.
         self.0.get(user).is_some_and(|wanted| {

@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 use whimbrel::Url;
 use whimbrel_pubsub::topic::Topic;
 
+use crate::text::as_text;
+
 /// The most groups, and the most interfaces. Each pair has a socket.
 const MOST_GROUPS: usize = 64;
 const MOST_INTERFACES: usize = 16;
@@ -18,8 +20,10 @@ pub struct MulticastSettings {
     /// The interfaces on whose links groups are joined, and to which those of peers are sent on.
     pub interfaces: Vec<String>,
     /// The groups that are carried to peers, with their ports. Default: none; peers' are still sent on.
+    #[serde(with = "as_text::groups")]
     pub groups: Vec<SocketAddr>,
     /// The names of the peers that get them. Default: all peers, or none if there is a broker.
+    #[serde(with = "as_text::some")]
     pub peers: Vec<String>,
     /// The broker that groups go through. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -114,6 +118,20 @@ pub enum MulticastMistake {
     /// A peer does not exist.
     #[error("[multicast] names the peer `{0}`, but no [[peer]] has that `name`: correct it, or add the peer")]
     NoSuchPeer(String),
+}
+
+impl MulticastMistake {
+    /// Returns the setting at fault.
+    pub(crate) fn setting(&self) -> &'static str {
+        match self {
+            Self::NoInterface => "interfaces",
+            Self::NoGroup(_) | Self::TooMany(..) => "groups",
+            Self::Ttl => "ttl",
+            Self::NoBroker | Self::NoKey(_) => "broker.urls",
+            Self::Topic(..) => "broker.topic",
+            Self::NoSuchPeer(_) => "peers",
+        }
+    }
 }
 
 /// Why groups cannot be joined. Each message says what to do.

@@ -81,6 +81,36 @@ impl Condition {
     }
 }
 
+impl Condition {
+    /// Returns whether it can hold at no time.
+    pub(crate) fn is_impossible(&self) -> bool {
+        match &self.0 {
+            Asked::Limit(Figure::Loss, Side::Above, limit) => *limit >= 1.0,
+            Asked::Limit(_, Side::Below, limit) => *limit <= 0.0,
+            Asked::Limit(..) | Asked::Device { .. } => false,
+        }
+    }
+
+    /// Returns whether both can hold at no time together.
+    pub(crate) fn excludes(&self, other: &Self) -> bool {
+        match (&self.0, &other.0) {
+            (Asked::Limit(one, Side::Above, low), Asked::Limit(two, Side::Below, high))
+            | (Asked::Limit(one, Side::Below, high), Asked::Limit(two, Side::Above, low)) => {
+                // Paths are whole.
+                let least = if *one == Figure::Paths { low + 1.0 } else { *low };
+                one == two && least >= *high
+            }
+            (Asked::Device { name: one, any_end: wide }, Asked::Device { name: two, any_end: also_wide }) => {
+                let fits = one == two
+                    || *wide && two.starts_with(one.as_str())
+                    || *also_wide && one.starts_with(two.as_str());
+                !fits
+            }
+            _ => false,
+        }
+    }
+}
+
 impl Figure {
     const ALL: [(Self, &'static str); 4] =
         [(Self::Loss, "loss"), (Self::Rate, "rate"), (Self::Rtt, "rtt"), (Self::Paths, "paths")];
@@ -166,6 +196,31 @@ mod tests {
         for wrong in ["loss", "loss = 10%", "loss > 10", "on = ", "rate > fast", "speed > 1", "", "on > eth0"]
         {
             assert!(wrong.parse::<Condition>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn conditions_that_never_hold_are_known() {
+        for (one, other, excluded) in [
+            ("loss > 10%", "loss < 10%", true),
+            ("loss < 5%", "loss > 10%", true),
+            ("loss > 5%", "loss < 10%", false),
+            ("loss > 5%", "rtt < 1ms", false),
+            ("loss > 5%", "loss > 10%", false),
+            ("paths > 1", "paths < 2", true),
+            ("paths > 0", "paths < 2", false),
+            ("on = wlan0", "on = wwan0", true),
+            ("on = wlan*", "on = wwan0", true),
+            ("on = wlan*", "on = wlan0", false),
+            ("on = w*", "on = wlan*", false),
+        ] {
+            assert_eq!(condition(one).excludes(&condition(other)), excluded, "{one}, {other}");
+            assert_eq!(condition(other).excludes(&condition(one)), excluded, "{other}, {one}");
+        }
+        for (text, impossible) in
+            [("paths < 0", true), ("loss > 100%", true), ("rtt < 0ms", true), ("loss > 99%", false)]
+        {
+            assert_eq!(condition(text).is_impossible(), impossible, "{text}");
         }
     }
 

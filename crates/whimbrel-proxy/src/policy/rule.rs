@@ -100,22 +100,22 @@ pub struct Rule {
     #[serde(default)]
     pub protocol: Option<Protocol>,
     /// Only flows to these targets. A name is compared as the program gave it; networks hold for addresses only.
-    #[serde(default, with = "as_text::list")]
+    #[serde(default, with = "as_text::some")]
     pub to: Vec<Pattern>,
     /// Only flows of programs in these networks.
-    #[serde(default, with = "as_text::list")]
+    #[serde(default, with = "as_text::some_networks")]
     pub from: Vec<IpNet>,
     /// Only flows that come in by one of these ways.
-    #[serde(default, with = "as_text::list")]
+    #[serde(default, with = "as_text::some")]
     pub by: Vec<WayIn>,
     /// Only flows whose packets arrive on one of these interfaces. A way in that does not see packets knows none.
-    #[serde(default, with = "as_text::list")]
+    #[serde(default, with = "as_text::some")]
     pub interface: Vec<Interfaces>,
     /// Only flows whose packets have one of these DSCPs. A way in that does not see packets knows none.
-    #[serde(default, with = "as_text::list")]
+    #[serde(default, with = "as_text::some")]
     pub dscp: Vec<Dscp>,
     /// Only while all of these hold towards its peer.
-    #[serde(default, with = "as_text::list")]
+    #[serde(default, with = "as_text::some")]
     pub when: Vec<Condition>,
     /// The fate of the flows that match.
     #[serde(default)]

@@ -306,7 +306,13 @@ mod tests {
                 .map(|_| format!("192.168.{}.0/24", rng.random_range(0..3)))
                 .collect();
             let when: &[&str] = if rng.random_ratio(1, 4) { &["loss > 1%"] } else { &[] };
-            all += &format!("[[rule]]\nname = 'r{at}'\nto = {to:?}\nfrom = {from:?}\nwhen = {when:?}\n");
+            all += &format!("[[rule]]\nname = 'r{at}'\n");
+            let when: Vec<String> = when.iter().map(|when| (*when).to_owned()).collect();
+            for (setting, list) in [("to", to), ("from", from), ("when", when)] {
+                if !list.is_empty() {
+                    all += &format!("{setting} = {list:?}\n");
+                }
+            }
         }
         rules(&all)
     }
@@ -349,13 +355,13 @@ mod tests {
             .map(|at| {
                 let (a, b) = (at / 250, at % 250);
                 let (to, from) = match at % 5 {
-                    0 => (format!("10.{a}.{b}.0/24:*"), "[]"),
-                    1 => (format!("h{at}.example.org:443"), "[]"),
-                    2 => (format!("*.d{at}.example.org:*"), "[]"),
-                    3 => (format!("*:{}", 1 + at), "[]"),
-                    _ => (format!("[fd00:{at:x}::]/32:1-99"), "['10.9.0.0/16']"),
+                    0 => (format!("10.{a}.{b}.0/24:*"), ""),
+                    1 => (format!("h{at}.example.org:443"), ""),
+                    2 => (format!("*.d{at}.example.org:*"), ""),
+                    3 => (format!("*:{}", 1 + at), ""),
+                    _ => (format!("[fd00:{at:x}::]/32:1-99"), "from = ['10.9.0.0/16']"),
                 };
-                format!("[[rule]]\nname = 'r{at}'\nto = ['{to}']\nfrom = {from}\n")
+                format!("[[rule]]\nname = 'r{at}'\nto = ['{to}']\n{from}\n")
             })
             .collect();
         let all = rules(&text);

@@ -64,3 +64,40 @@ impl Default for Limits {
         }
     }
 }
+
+/// A limit with which nothing is carried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("[limits] {setting} may not be 0: {why}")]
+pub struct LimitMistake {
+    /// The setting.
+    pub setting: &'static str,
+    /// What it would mean.
+    why: &'static str,
+}
+
+impl Limits {
+    /// Checks that flows can be.
+    ///
+    /// # Errors
+    /// A limit is 0, and nothing would be carried.
+    pub(crate) fn check(&self) -> Result<(), LimitMistake> {
+        let all = [
+            (self.max_flows == 0, "max_flows", "every flow would be refused"),
+            (
+                self.max_connecting_per_peer == 0,
+                "max_connecting_per_peer",
+                "every flow of a peer would wait for ever",
+            ),
+            (self.connect_timeout.is_zero(), "connect_timeout", "no connection would be made in that time"),
+            (self.tcp_idle.is_zero(), "tcp_idle", "every TCP flow would be reset at once"),
+            (
+                self.tcp_half_closed_idle.is_zero(),
+                "tcp_half_closed_idle",
+                "a TCP flow would be reset once one direction has ended",
+            ),
+            (self.udp_idle.is_zero(), "udp_idle", "every UDP program would be forgotten at once"),
+        ];
+        let wrong = all.into_iter().find(|(is_wrong, ..)| *is_wrong);
+        wrong.map_or(Ok(()), |(_, setting, why)| Err(LimitMistake { setting, why }))
+    }
+}

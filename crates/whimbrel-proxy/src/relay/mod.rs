@@ -49,7 +49,7 @@ pub(crate) use direct_flow::DirectFlow;
 pub(crate) use flow_parcel::{FlowNote, FlowParcel, OtherEnd};
 pub use flows::Flows;
 pub(crate) use gathering::LONGEST_GATHER;
-pub use limits::Limits;
+pub use limits::{LimitMistake, Limits};
 pub use near::Opened;
 pub(crate) use over::Over;
 pub(crate) use own_ports::OwnPorts;

@@ -183,8 +183,9 @@ impl Peer {
     /// Waits for a session, at most so long.
     pub async fn session_within(&self, limit: Duration) -> Option<Arc<Session>> {
         let mut watching = self.0.current.subscribe();
-        let there = timeout(limit, watching.wait_for(|(sessions, _)| !sessions.is_empty())).await;
-        there.ok()?.ok()?.0.last().cloned()
+        let lives = |session: &&Arc<Session>| !session.is_over();
+        let there = timeout(limit, watching.wait_for(|(sessions, _)| sessions.iter().any(|one| lives(&one))));
+        there.await.ok()?.ok()?.0.iter().rev().find(lives).cloned()
     }
 
     /// Uses this session until it is over. New flows go to the newest one.

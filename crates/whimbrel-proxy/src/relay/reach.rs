@@ -7,6 +7,9 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::connector::Link;
 
+/// The longest time between the end of a session's streams and its own.
+const MOMENT: Duration = Duration::from_millis(200);
+
 /// Whether a path of a session works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -47,6 +50,11 @@ impl Reach {
         self.0.send_replace(State::Over);
     }
 
+    /// Returns whether the session is over.
+    pub(super) fn is_over(&self) -> bool {
+        *self.0.borrow() == State::Over
+    }
+
     pub(super) fn follow(&self) -> Reached {
         Reached(self.0.subscribe())
     }
@@ -60,6 +68,11 @@ impl Reached {
             State::LostSince(since) => since.elapsed() >= limit,
             State::Over => true,
         }
+    }
+
+    /// Returns whether the session is over, or is within a moment: a stream of it fails a little earlier.
+    pub(crate) async fn is_ending(&mut self) -> bool {
+        tokio::time::timeout(MOMENT, self.over()).await.is_ok()
     }
 
     /// Waits until a path works again, or none does any more.

@@ -69,7 +69,9 @@ impl FlowRecord {
         let zero = || AtomicU64::new(0);
         let (target, began) = (String::new(), Instant::now());
         let (to_peer, from_peer) = (zero(), zero());
-        let state = AtomicU8::new(FlowState::Opening as u8);
+        // Datagrams go at once, and wait for no answer.
+        let state = if protocol == Protocol::Tcp { FlowState::Opening } else { FlowState::Running };
+        let state = AtomicU8::new(state as u8);
         let (compression, saved) = (OnceLock::new(), [zero(), zero()]);
         Self {
             protocol,

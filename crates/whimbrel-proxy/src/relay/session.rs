@@ -99,6 +99,11 @@ impl Session {
         &self.outgoing
     }
 
+    /// Returns whether it is over.
+    pub(crate) fn is_over(&self) -> bool {
+        self.reach.is_over()
+    }
+
     /// Follows whether the peer can be reached.
     pub(crate) fn reached(&self) -> Reached {
         self.reach.follow()

@@ -75,7 +75,7 @@ fn state(report: &StatusReport, broker: Option<&BrokerReport>) -> (bool, String)
         return (slow > 0 || broker.linked < others, state);
     }
     if report.service == "proxy" {
-        let More { peers, flows } = More::deserialize(&report.more).unwrap_or_default();
+        let More { peers, flows, .. } = More::deserialize(&report.more).unwrap_or_default();
         let connected = peers.iter().filter(|peer| peer.state == "connected").count();
         let state = format!("{}, {connected}/{} peers", plural(flows.running, "flow"), peers.len());
         return (connected < peers.len(), state);

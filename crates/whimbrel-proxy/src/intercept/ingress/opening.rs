@@ -35,12 +35,14 @@ impl Ingress {
         gone: impl Future<Output = ()>,
     ) -> Result<(Way, Option<SocketAddr>), Refused> {
         let opening = async {
+            let deadline = Instant::now() + PATIENCE;
             loop {
                 let mut way = self.begin(target, source, first.len()).await?;
                 match self.answered(&mut way, &first).await {
                     Some(Ok(address)) => return Ok((way, address)),
                     Some(Err(refused)) => return Err(refused),
-                    // Its peer is gone, and there is another.
+                    None if Instant::now() > deadline => return Err(Refused::NoSession),
+                    // Its peer or its session is gone, and there is another, or will be.
                     None => {}
                 }
             }
@@ -56,7 +58,8 @@ impl Ingress {
     }
 
     /// Waits for the far end's answer, and returns its address. None: the peer cannot be reached any more, and flows go to
-    /// a standby. One that has bytes already stays, since nobody knows who has them.
+    /// a standby, or its session has ended, and the next is waited for. One that has bytes already stays, since nobody knows who
+    /// has them.
     async fn answered(&self, way: &mut Way, first: &Bytes) -> Option<Result<Option<SocketAddr>, Refused>> {
         let (opened, peer, mut reached) = match way {
             Way::Direct(flow, _) => {
@@ -70,6 +73,7 @@ impl Ingress {
         };
         // What the far end refuses it says in its answer.
         opened.send_early(first.clone()).await.ok();
+        let mut ending = reached.clone();
         let moves = async {
             loop {
                 reached.lost(GONE_AFTER).await;
@@ -81,7 +85,10 @@ impl Ingress {
         };
         tokio::select! {
             biased;
-            answer = opened.answer() => Some(answer.map(|answer| answer.address)),
+            answer = opened.answer() => match answer {
+                Err(Refused::NoSession) if first.is_empty() && ending.is_ending().await => None,
+                answer => Some(answer.map(|answer| answer.address)),
+            },
             () = moves => None,
         }
     }
@@ -116,8 +123,9 @@ impl Ingress {
             match decision.action {
                 Action::Carry => {
                     let peer = peer.ok_or(Refused::NoSession)?;
+                    let patience = decision.outage.unwrap_or(PATIENCE).min(deadline - Instant::now());
                     let session = tokio::select! {
-                        session = peer.session_within(deadline - Instant::now()) => session,
+                        session = peer.session_within(patience) => session,
                         // Its standby has come, or it was taken out of the file.
                         () = self.replaced(&decision, &peer) => continue,
                     };
@@ -127,8 +135,15 @@ impl Ingress {
                         compression.plain = u32::try_from(early).unwrap_or(u32::MAX);
                     }
                     let opening = Opening { target: target.clone(), source: Some(source), manner };
-                    let reached = Some(session.reached());
-                    let opened = session.open(&opening, running).await?;
+                    let mut reached = session.reached();
+                    let opened = match session.open(&opening, running).await {
+                        // It has just ended, and another may come.
+                        Err(Refused::NoSession) if Instant::now() < deadline && reached.is_ending().await => {
+                            continue;
+                        }
+                        opened => opened?,
+                    };
+                    let reached = Some(reached);
                     let decision = Box::new(decision);
                     let steering = Steering::Rules { rules, key, decision, is_carried: true, reached };
                     return Ok(Way::Carried(Box::new(opened), steering, peer));

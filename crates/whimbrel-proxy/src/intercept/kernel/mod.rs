@@ -23,6 +23,6 @@ pub(super) use leftovers::remove_dead;
 pub use leftovers::{Leftovers, cleanup};
 pub(super) use names::Names;
 pub(super) use program::{Tool, first_line};
-pub(super) use rights::check_rights;
+pub(crate) use rights::check_rights;
 pub(super) use routes::{PROTOCOL, Routes, families, remove as remove_routes};
 pub(super) use segment::{SynRefusal, datagram, datagram_refusal, dscp, ip, refusal, stray_reset, syn};

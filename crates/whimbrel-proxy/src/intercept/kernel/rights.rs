@@ -8,7 +8,7 @@ use super::error::KernelError;
 const NET_ADMIN: u32 = 12;
 
 /// Checks that this process may alter interfaces, routes and rules. `ip` cannot be asked: it lets everybody look.
-pub(in crate::intercept) fn check_rights() -> Result<(), KernelError> {
+pub(crate) fn check_rights() -> Result<(), KernelError> {
     let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
     match effective(&status) {
         Some(effective) if effective & (1 << NET_ADMIN) == 0 => Err(KernelError::NoRights),

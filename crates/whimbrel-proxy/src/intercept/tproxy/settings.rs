@@ -22,7 +22,7 @@ pub struct TproxySettings {
     /// Whether the traffic of this host's own programs is intercepted, too. Default false.
     pub output: bool,
     /// Networks to which traffic goes on as without a proxy.
-    #[serde(with = "as_text::list")]
+    #[serde(with = "as_text::networks")]
     pub except: Vec<IpNet>,
     /// Whether what would be intercepted is rejected while no proxy runs. Default false.
     pub kill_switch: bool,
@@ -49,6 +49,17 @@ pub enum TproxyMistake {
     /// The port must be known to the kernel's rules.
     #[error("[in.tproxy] port: it may not be 0")]
     Port,
+}
+
+impl TproxyMistake {
+    /// Returns the setting at fault.
+    pub(crate) fn setting(&self) -> &'static str {
+        match self {
+            Self::Nothing | Self::Interface(_) => "interfaces",
+            Self::Mark(_) => "mark",
+            Self::Port => "port",
+        }
+    }
 }
 
 impl Default for TproxySettings {

@@ -20,10 +20,10 @@ const WIDEST_V6: u8 = 60;
 #[serde(default, deny_unknown_fields)]
 pub struct TunSettings {
     /// The networks to which traffic is intercepted.
-    #[serde(with = "as_text::list")]
+    #[serde(with = "as_text::networks")]
     pub routes: Vec<IpNet>,
     /// Networks within those to which traffic goes on as without a proxy.
-    #[serde(with = "as_text::list")]
+    #[serde(with = "as_text::networks")]
     pub except: Vec<IpNet>,
     /// The interfaces whose hosts are served, too. Default: none.
     pub interfaces: Vec<String>,
@@ -83,6 +83,20 @@ pub enum TunMistake {
         "[in.tun] own_ipv6: {0} is no part of fc00::/7 with at most 60 bits, such as fd57:4849:4d42::/48"
     )]
     OwnV6(Ipv6Net),
+}
+
+impl TunMistake {
+    /// Returns the setting at fault.
+    pub(crate) fn setting(&self) -> &'static str {
+        match self {
+            Self::Nothing => "routes",
+            Self::Both(_) | Self::NotWithin(_) => "except",
+            Self::Interface(_) => "interfaces",
+            Self::Mark => "mark",
+            Self::OwnV4(_) => "own_ipv4",
+            Self::OwnV6(_) => "own_ipv6",
+        }
+    }
 }
 
 impl Default for TunSettings {
