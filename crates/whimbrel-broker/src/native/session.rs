@@ -140,6 +140,7 @@ impl Session {
         let key = self.mocket.peer_key();
         let permissions = self.access.of(key.as_ref());
         let mut answers = Answers::default();
+        let mut publishing = self.hub.publishing(&mut self.finding);
         for payload in received {
             let (number, message) = match ClientFrame::parse(&payload) {
                 Ok(ClientFrame::Publish(number, message)) => (number, Ok(message)),
@@ -154,7 +155,7 @@ impl Session {
             }
             self.next += 1;
             let permitted = message.and_then(|message| may_publish(&permissions, key.as_ref(), message));
-            match permitted.and_then(|message| self.hub.publish(message, &mut self.finding)) {
+            match permitted.and_then(|message| publishing.publish(message)) {
                 Ok(Published::Taken(stamp) | Published::Repeated(stamp)) => {
                     answers.taken(number, stamp.published)
                 }

@@ -6,6 +6,7 @@ use whimbrel_pubsub::coverage::{ChannelCoverage, Cover, Delivery, Range, Ranges,
 use whimbrel_pubsub::message::Origin;
 
 use super::judging::Verdict;
+use super::passage::Passage;
 use super::reading::Reading;
 use super::retaining::Walk;
 use super::{Recover, Slow, Wanted};
@@ -36,7 +37,7 @@ pub struct Reader {
     /// By the index of the origin's log.
     pub(super) readings: Vec<Reading>,
     /// The origins of the readings.
-    origins: Vec<Option<Origin>>,
+    pub(super) origins: Vec<Option<Origin>>,
     /// How often the channel had forgotten an origin when the readings were last looked through.
     forgotten: u64,
     /// The coverage of origins that are not known here.
@@ -58,6 +59,8 @@ pub struct Reader {
     caught_up: bool,
     /// Live arrivals before this are passed over.
     pub(super) dropping_until: u64,
+    /// What it does since [`Reader::begin_passage`], as long as others do the same.
+    pub(super) passage: Option<Passage>,
 }
 
 /// Arrivals from `next` on, up to `until`.
@@ -87,6 +90,7 @@ impl Reader {
             jumped: false,
             caught_up: false,
             dropping_until: 0,
+            passage: None,
         }
     }
 
@@ -97,6 +101,7 @@ impl Reader {
             if !self.notices.is_empty()
                 && let Some(told) = self.notices.pop_front()
             {
+                self.passage = None;
                 return Read::Told(told);
             }
             if self.slow != Slow::Wait && self.is_too_slow(channel) {
@@ -179,7 +184,9 @@ impl Reader {
         if (self.behind.is_none() || self.recover == Recover::Beside)
             && let Some(entry) = channel.from(self.tail)
         {
-            self.jumped |= entry.arrival != self.tail;
+            if entry.arrival != self.tail {
+                (self.jumped, self.passage) = (true, None);
+            }
             self.tail = entry.arrival + 1;
             return Some((entry, false));
         }
@@ -194,6 +201,10 @@ impl Reader {
     fn take(&mut self, channel: &Channel, entry: Entry, recovered: bool, now: Time) -> Option<Told> {
         let reading = self.reading(channel, entry.log);
         let is_next = reading.is_next(entry.sequence);
+        if !is_next {
+            self.passage = None;
+        }
+        let reading = &self.readings[entry.log.place()];
         if !is_next && reading.covered.contains(entry.sequence) {
             return None;
         }
@@ -201,7 +212,7 @@ impl Reader {
             return None;
         }
         let Some(slot) = entry.slot().and_then(|slot| channel.slot(slot)) else {
-            self.jumped = true;
+            (self.jumped, self.passage) = (true, None);
             return None;
         };
         let origin = slot.stamp().origin;
@@ -251,7 +262,13 @@ impl Reader {
             self.go_back(entry, recovered);
             return None;
         }
-        self.readings[entry.log.place()].settle_next(entry.sequence);
+        let reading = &mut self.readings[entry.log.place()];
+        if let Some(passage) = &mut self.passage
+            && !passage.enter(entry.log, slot, reading)
+        {
+            self.passage = None;
+        }
+        reading.settle_next(entry.sequence);
         self.conclude(verdict, entry, slot, recovered)
     }
 
@@ -290,6 +307,7 @@ impl Reader {
         self.tail = channel.end();
         self.caught_up = true;
         if self.jumped || self.losses != channel.losses() {
+            self.passage = None;
             self.sweep(channel);
         }
         self.tell_unknown(channel, now);
@@ -316,9 +334,10 @@ impl Reader {
 
     /// Begins anew with the indices of origins that were forgotten, if there are any.
     #[inline]
-    fn renew(&mut self, channel: &Channel) {
+    pub(super) fn renew(&mut self, channel: &Channel) {
         if self.forgotten != channel.forgotten() {
             self.forgotten = channel.forgotten();
+            self.passage = None;
             self.adopt(channel);
         }
     }

@@ -124,7 +124,7 @@ impl Connected {
         let incoming = Incoming::new(Arc::clone(&gateway), admitted.clone(), terms.version, received);
         let mut outgoing = Outgoing::new(out, window, incoming.publisher());
         outgoing.resume(in_flight, gateway.hub.clock().now().wall_ms);
-        let mut subscriptions = Subscriptions::new(Arc::clone(&gateway), admitted, random());
+        let mut subscriptions = Subscriptions::new(Arc::clone(&gateway), admitted, random(), terms.version);
         subscriptions.resume(parked);
         Session { gateway, link, place, terms, incoming, outgoing, subscriptions, stop }.run().await;
     }
