@@ -66,7 +66,10 @@ impl Audience {
             sums.received += tally.received;
             sums.disordered += tally.disordered;
             sums.last = sums.last.max(tally.last);
-            sums.latencies.iter_mut().zip(&tally.latencies).for_each(|(sum, count)| *sum += u64::from(*count));
+            sums.latencies
+                .iter_mut()
+                .zip(&tally.latencies)
+                .for_each(|(sum, count)| *sum += u64::from(*count));
         });
         sums
     }

@@ -13,7 +13,6 @@ use tokio::process::{Child, Command};
 use crate::Peer;
 use crate::wire::Wire;
 
-const OURS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/release/whimbrel");
 const NATS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../lab/target/nats-server/bin/nats-server");
 /// How long a broker may take to begin.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -47,7 +46,10 @@ impl Broker {
             Peer::Nats => Some(Wire::Nats),
         };
         match peer {
-            Peer::Whimbrel | Peer::WhimbrelMqtt => ours(program.unwrap_or(Path::new(OURS)), wire).await,
+            Peer::Whimbrel | Peer::WhimbrelMqtt => {
+                let own = std::env::current_exe()?;
+                ours(program.unwrap_or(&own), wire).await
+            }
             Peer::Mosquitto => other(program.unwrap_or(Path::new("mosquitto")), &["-p"], wire).await,
             Peer::Nats => other(program.unwrap_or(Path::new(NATS)), &["-a", "127.0.0.1", "-p"], wire).await,
         }

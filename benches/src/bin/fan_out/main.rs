@@ -17,17 +17,29 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
+use whimbrel_cli::broker::BrokerCommand;
 
 use load::{Plan, Report};
 
-/// Measures how many deliveries a second a broker makes to many subscribers of one topic
-#[derive(Parser, Clone, Debug)]
-#[command(max_term_width = 110)]
-struct Cli {
+#[derive(Parser)]
+#[command(
+    about = "Measures how many deliveries a second a broker makes to many subscribers",
+    max_term_width = 110
+)]
+enum Cli {
+    /// Steps up the rate of a publisher until the broker does not keep up
+    Load(Load),
+    /// `whimbrel broker`. This program starts it itself.
+    #[command(hide = true)]
+    Broker(Box<BrokerCommand>),
+}
+
+#[derive(clap::Args, Clone, Debug)]
+struct Load {
     /// The broker, and how its clients reach it
     #[arg(long, value_enum)]
     peer: Peer,
-    /// The broker's program. By default that of the project's release build, `mosquitto`, or `nats-server`
+    /// The broker's program, if it is not this one, `mosquitto`, or the `nats-server` that the laboratory builds
     #[arg(long)]
     program: Option<PathBuf>,
     /// Subscribers that read
@@ -72,37 +84,41 @@ enum Peer {
 }
 
 fn main() -> anyhow::Result<()> {
-    let cli = Cli::parse();
+    let load = match Cli::parse() {
+        Cli::Load(load) => load,
+        Cli::Broker(broker) => return broker.run(),
+    };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let report = runtime.block_on(run(&cli))?;
+    let report = runtime.block_on(run(&load))?;
     println!("{}", serde_json::to_string(&report)?);
     runtime.shutdown_background();
     Ok(())
 }
 
-async fn run(cli: &Cli) -> anyhow::Result<Report> {
-    let broker = broker::Broker::start(cli.peer, cli.program.as_deref()).await?;
+async fn run(load: &Load) -> anyhow::Result<Report> {
+    let broker = broker::Broker::start(load.peer, load.program.as_deref()).await?;
     let empty = broker.usage()?;
-    let audience = audience::Audience::new(cli.subscribers);
-    let kind = native::Wanted { semi_durable: cli.semi_durable };
+    let audience = audience::Audience::new(load.subscribers);
+    let kind = native::Wanted { semi_durable: load.semi_durable };
     let quiet = match broker.wire {
-        None => native::subscribe(&broker.address, &audience, cli.slow, kind).await?,
-        Some(wire) => stream::subscribe(wire, &broker.address, &audience, cli.slow).await?,
+        None => native::subscribe(&broker.address, &audience, load.slow, kind).await?,
+        Some(wire) => stream::subscribe(wire, &broker.address, &audience, load.slow).await?,
     };
     let publisher = publisher::start(broker.wire, &broker.address)?;
     tokio::time::sleep(Duration::from_millis(300)).await;
     let full = broker.usage()?;
-    let bytes_each = full.resident.saturating_sub(empty.resident) as f64 / (cli.subscribers + cli.slow) as f64;
-    if cli.pause {
+    let bytes_each =
+        full.resident.saturating_sub(empty.resident) as f64 / (load.subscribers + load.slow) as f64;
+    if load.pause {
         eprintln!("the broker is process {}; press Enter", broker.id()?);
         std::io::stdin().read_line(&mut String::new())?;
     }
     let plan = Plan {
-        rate: cli.rate,
-        factor: cli.factor,
-        steps: cli.steps,
-        time: Duration::from_secs_f64(cli.time),
-        p99: Duration::from_secs_f64(cli.p99 / 1e3),
+        rate: load.rate,
+        factor: load.factor,
+        steps: load.steps,
+        time: Duration::from_secs_f64(load.time),
+        p99: Duration::from_secs_f64(load.p99 / 1e3),
     };
     let (steps, best) = plan.run(&broker, &audience, &publisher).await?;
     drop(quiet);

@@ -10,7 +10,8 @@ use whimbrel_pubsub::client::endpoint_config;
 use whimbrel_pubsub::codec::{Malformed, Parser};
 use whimbrel_pubsub::coverage::SubscriptionId;
 use whimbrel_pubsub::frame::{
-    BrokerFrame, ClientFrame, Hello, Kind, Recover, Slow, Start, Subscribe, SubscriberFrame, SubscriptionFrame, Welcome,
+    BrokerFrame, ClientFrame, Hello, Kind, Recover, Slow, Start, Subscribe, SubscriberFrame,
+    SubscriptionFrame, Welcome,
 };
 use whimbrel_pubsub::message::{LONGEST_MESSAGE, Message};
 
@@ -60,7 +61,11 @@ pub(crate) async fn connect(url: &str) -> anyhow::Result<(Endpoint, Mocket, Welc
     Ok((endpoint, mocket, welcome))
 }
 
-async fn attach(url: &str, number: usize, wanted: Wanted) -> anyhow::Result<(Endpoint, Mocket, MessageStream)> {
+async fn attach(
+    url: &str,
+    number: usize,
+    wanted: Wanted,
+) -> anyhow::Result<(Endpoint, Mocket, MessageStream)> {
     let (endpoint, mocket, welcome) = connect(url).await?;
     let mut stream = mocket.open_messages(StreamOptions::default()).await?;
     let kind = if wanted.semi_durable {
@@ -147,11 +152,24 @@ mod tests {
         let origin = Origin { broker: BrokerId(7), epoch: 9 };
         let mut telling = Telling::new(ChannelId(0));
         for sequence in 5..9 {
-            let stamp = Stamp { origin, sequence, partition: PartitionId(0), ordinal: sequence, published: Hlc::at(sequence) };
+            let stamp = Stamp {
+                origin,
+                sequence,
+                partition: PartitionId(0),
+                ordinal: sequence,
+                published: Hlc::at(sequence),
+            };
             let range = Range { first: sequence - sequence % 2, last: sequence };
             let message = message(&stamp::payload(1, sequence)).unwrap();
             let cover = Cover { origin, range };
-            telling.push(&Told::Delivery(Delivery { cover, stamp, message, recovered: false, late: false, retained: false }));
+            telling.push(&Told::Delivery(Delivery {
+                cover,
+                stamp,
+                message,
+                recovered: false,
+                late: false,
+                retained: false,
+            }));
         }
         let mut numbers = Vec::new();
         walk(&telling.finish(), |payload| numbers.push(stamp::read(payload).unwrap().1)).unwrap();

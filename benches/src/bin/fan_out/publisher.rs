@@ -84,7 +84,9 @@ impl Outlet {
         stream.set_nodelay(true)?;
         let (mut read, mut stream) = stream.into_split();
         // The broker's greetings are nobody's business.
-        tokio::spawn(async move { while matches!(read.read(&mut [0; 4096]).await, Ok(length) if length > 0) {} });
+        tokio::spawn(
+            async move { while matches!(read.read(&mut [0; 4096]).await, Ok(length) if length > 0) {} },
+        );
         stream.write_all(&wire.hello(usize::from(u16::MAX))).await?;
         Ok(Self::Stream { wire, stream, bytes: Vec::new() })
     }
@@ -104,21 +106,17 @@ impl Outlet {
                 continue;
             }
             let batch = *next..wanted.min(*next + BATCH);
-            let many = batch.map(|number| stamp::payload(due(number), number));
+            let many: Vec<_> = batch.map(|number| stamp::payload(due(number), number)).collect();
             // A broker that does not take more ends the step late, not never.
             let left = Duration::from_nanos((end + end / 4).saturating_sub(elapsed));
-            match tokio::time::timeout(left, self.publish(many, next)).await {
+            match tokio::time::timeout(left, self.publish(&many, next)).await {
                 Ok(published) => published?,
                 Err(_) => return Ok(Published { messages: *next - first, began }),
             }
         }
     }
 
-    async fn publish(
-        &mut self,
-        many: impl ExactSizeIterator<Item = [u8; stamp::LENGTH]>,
-        next: &mut u64,
-    ) -> anyhow::Result<()> {
+    async fn publish(&mut self, many: &[[u8; stamp::LENGTH]], next: &mut u64) -> anyhow::Result<()> {
         match self {
             Self::Native { mocket, sender, credit, sent, answered, .. } => {
                 let mut frames = Vec::with_capacity(many.len());
@@ -130,7 +128,7 @@ impl Outlet {
                     }
                     *sent += 1;
                     *next += 1;
-                    frames.push(ClientFrame::Publish(*sent, native::message(&payload)?).encode());
+                    frames.push(ClientFrame::Publish(*sent, native::message(payload)?).encode());
                 }
                 sender.send_many(frames).await?;
                 while let Some(message) = mocket.try_recv() {
@@ -140,7 +138,7 @@ impl Outlet {
             Self::Stream { wire, stream, bytes } => {
                 bytes.clear();
                 let number = many.len() as u64;
-                many.for_each(|payload| wire.publish(bytes, &payload));
+                many.iter().for_each(|payload| wire.publish(bytes, payload));
                 *next += number;
                 stream.write_all(bytes).await?;
             }
