@@ -9,7 +9,7 @@ use crate::cargo;
 use crate::findings::{Findings, Row, rate, size, time};
 use crate::report::Report;
 use crate::screen::Unit;
-use crate::show::Stage;
+use crate::stage::Stage;
 
 /// The link has a round trip of 40 ms.
 const LINK: &str = "rate=10mbit, delay=20ms, queue=100ms, loss=5%";

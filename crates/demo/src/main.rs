@@ -22,6 +22,7 @@ mod report;
 mod scale;
 mod screen;
 mod show;
+mod stage;
 mod urgent;
 
 use std::process::ExitCode;

@@ -15,7 +15,7 @@ use crate::findings::{Findings, Row, time};
 use crate::report::{Arrival, Report};
 use crate::scale::Scale;
 use crate::screen::Unit;
-use crate::show::Stage;
+use crate::stage::Stage;
 
 /// A radio link with a round trip of 100 ms.
 const LINK: &str = "rate=256kbit, delay=50ms, queue=1s, loss=1%";

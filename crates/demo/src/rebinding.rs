@@ -11,7 +11,7 @@ use crate::file::{missing, write};
 use crate::findings::{Findings, Row, time};
 use crate::report::Report;
 use crate::screen::Unit;
-use crate::show::Stage;
+use crate::stage::Stage;
 
 /// The link has a round trip of 40 ms.
 const LINK: &str = "rate=10mbit, delay=20ms, queue=100ms, loss=1%";

@@ -11,6 +11,7 @@ use crate::far_end::FarEnd;
 use crate::findings::{Findings, table};
 use crate::scale::Scale;
 use crate::screen::Screen;
+use crate::stage::Stage;
 use crate::{broker, file, positions, proxy, rebinding, urgent};
 
 /// A part of the show.
@@ -29,14 +30,6 @@ pub(crate) struct Show {
     pub(crate) part: Part,
     pub(crate) quick: bool,
     pub(crate) json: bool,
-    pub(crate) seed: u64,
-}
-
-/// The resources that every part needs.
-pub(crate) struct Stage {
-    pub(crate) far: FarEnd,
-    pub(crate) screen: Arc<Screen>,
-    pub(crate) scale: Scale,
     pub(crate) seed: u64,
 }
 
@@ -70,7 +63,7 @@ impl Show {
         let stage =
             Stage { far: FarEnd::start(screen).await?, screen: Arc::clone(screen), scale, seed: self.seed };
         let findings = tokio::select! {
-            findings = stage.play() => findings,
+            findings = play(&stage) => findings,
             signal = interrupted => Err(signal.into()),
         };
         screen.clear();
@@ -101,13 +94,11 @@ impl Show {
     }
 }
 
-impl Stage {
-    async fn play(&self) -> anyhow::Result<Vec<Findings>> {
-        Ok(vec![
-            file::play(self).await?,
-            positions::play(self).await?,
-            urgent::play(self).await?,
-            rebinding::play(self).await?,
-        ])
-    }
+async fn play(stage: &Stage) -> anyhow::Result<Vec<Findings>> {
+    Ok(vec![
+        file::play(stage).await?,
+        positions::play(stage).await?,
+        urgent::play(stage).await?,
+        rebinding::play(stage).await?,
+    ])
 }

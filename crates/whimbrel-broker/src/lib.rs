@@ -15,6 +15,7 @@ pub mod mutants;
 mod mutants;
 pub mod native;
 pub mod plan;
+pub mod report;
 pub mod roaming;
 pub mod selection;
 pub mod selector;

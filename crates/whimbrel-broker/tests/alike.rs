@@ -171,9 +171,9 @@ fn a_message_is_looked_at_about_once_for_all_who_are_alike() {
     let mut alike: Vec<_> = (0..50).map(|at| (attach(&hub, at, "a"), Sharing::default())).collect();
     let mut finding = Finding::default();
     for round in 0..20 {
-        let mut publishing = hub.publishing(&mut finding);
-        (0..100).for_each(|number| _ = publishing.publish(message("a", 100 * round + number, None)).unwrap());
-        drop(publishing);
+        let mut taking = hub.taking(&mut finding);
+        (0..100).for_each(|number| _ = taking.publish(message("a", 100 * round + number, None)).unwrap());
+        drop(taking);
         for (attachment, sharing) in &mut alike {
             assert!(attachment.is_ready());
             assert_eq!(attachment.read(true, 1_000, sharing), Progress::Idle);
@@ -192,8 +192,8 @@ fn a_message_is_looked_at_about_once_for_all_who_are_alike() {
 fn who_comes_while_messages_are_taken_misses_none() {
     let hub = hub();
     let mut finding = Finding::default();
-    let mut publishing = hub.publishing(&mut finding);
-    publishing.publish(message("a", 1, None)).unwrap();
+    let mut taking = hub.taking(&mut finding);
+    taking.publish(message("a", 1, None)).unwrap();
     let mut late = attach(&hub, 1, "a");
     let mut told = Vec::new();
     let mut hear = |_: ChannelId, told_now: Told| {
@@ -201,8 +201,8 @@ fn who_comes_while_messages_are_taken_misses_none() {
         true
     };
     while late.read(true, 100, &mut hear) != Progress::Idle {}
-    publishing.publish(message("a", 2, None)).unwrap();
-    drop(publishing);
+    taking.publish(message("a", 2, None)).unwrap();
+    drop(taking);
     assert!(late.is_ready(), "it is woken though the topic was known before it came");
     while late.read(true, 100, &mut hear) != Progress::Idle {}
     let deliveries = told.iter().filter(|told| matches!(told, Told::Delivery(_))).count();

@@ -22,4 +22,7 @@ pub mod settings;
 mod shown;
 #[cfg(unix)]
 pub mod status;
+mod table;
+#[cfg(unix)]
+pub mod top;
 mod units;

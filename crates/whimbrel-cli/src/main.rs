@@ -21,6 +21,8 @@ use whimbrel_cli::proxy::ProxyCommand;
 use whimbrel_cli::pubsub::{PubCommand, SubCommand};
 use whimbrel_cli::settings::CheckCommand;
 use whimbrel_cli::status::{ReloadCommand, StatusCommand, StopCommand};
+#[cfg(unix)]
+use whimbrel_cli::top::TopCommand;
 
 /// Keeps programs talking while the network moves under them.
 #[derive(Parser)]
@@ -44,6 +46,8 @@ enum Command {
     Sub(Box<SubCommand>),
     #[cfg(unix)]
     Link(Box<LinkCommand>),
+    #[cfg(unix)]
+    Top(TopCommand),
     #[cfg(unix)]
     Status(StatusCommand),
     #[cfg(unix)]
@@ -93,6 +97,8 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Perf(command) => command.run(),
         #[cfg(unix)]
         Command::Link(command) => command.run(),
+        #[cfg(unix)]
+        Command::Top(command) => command.run(),
         #[cfg(unix)]
         Command::Status(command) => command.run(),
         #[cfg(unix)]

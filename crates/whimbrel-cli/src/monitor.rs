@@ -5,10 +5,13 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use whimbrel::Endpoint;
-use whimbrel_service::{ActivityOptions, Asked, Command, Service, ServiceSettings, StoppedBy};
+use whimbrel_service::{
+    ActivityOptions, Asked, Command, DashboardOptions, Service, ServiceSettings, StoppedBy,
+};
 
 use crate::output::note;
 use crate::settings::reload::Reload;
+use crate::units;
 
 /// The monitoring and control options of long-running commands.
 #[derive(Args, Clone, Debug, Default)]
@@ -20,6 +23,10 @@ pub(crate) struct MonitorOptions {
     /// read them.
     #[arg(long, value_name = "ADDR")]
     metrics: Option<SocketAddr>,
+    /// Show what the command does in a browser, live, on this address of this host, such as 127.0.0.1:9110. Every user of this host can look.
+    /// For other addresses, write `dashboard` under [service] in a file.
+    #[arg(long, value_name = "ADDR", value_parser = loopback)]
+    dashboard: Option<SocketAddr>,
     /// Log activity to this file, as one JSON line per event. The file is rotated at 16 MiB; four older ones are
     /// kept.
     #[arg(long, value_name = "FILE")]
@@ -33,6 +40,13 @@ impl MonitorOptions {
         if let Some(control) = &self.control {
             settings.control = Some(control.clone());
         }
+        if let Some(address) = self.dashboard {
+            // The file may say under which names it is asked for.
+            match &mut settings.dashboard {
+                Some(dashboard) => dashboard.address = address,
+                none => *none = Some(DashboardOptions::new(address)),
+            }
+        }
         if let Some(path) = &self.activity {
             // The file may say how much is kept.
             match &mut settings.activity {
@@ -41,6 +55,18 @@ impl MonitorOptions {
             }
         }
     }
+}
+
+/// Parses an address of this host that others do not reach.
+fn loopback(text: &str) -> Result<SocketAddr, String> {
+    let address = units::address(text)?;
+    if address.ip().is_loopback() {
+        return Ok(address);
+    }
+    Err(format!(
+        "others than the users of this host reach {address}: if they may see everything, write `dashboard = \"{address}\"` under [service] in a \
+         file, and give it to --config"
+    ))
 }
 
 /// Starts the interfaces of a command that runs with these settings, and tells systemd that it is ready. SIGHUP is
@@ -61,6 +87,9 @@ pub(crate) async fn start(
     let service = Service::start(options, endpoint, more).await?;
     if let Some(address) = service.metrics_address() {
         note(format_args!("metrics on http://{address}/metrics"));
+    }
+    if let Some(address) = service.dashboard_address() {
+        note(format_args!("dashboard on http://{address}/"));
     }
     Ok(service)
 }

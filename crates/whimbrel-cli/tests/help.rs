@@ -6,7 +6,7 @@ mod common;
 
 use common::{Home, whimbrel};
 
-const COMMANDS: [&[&str]; 19] = [
+const COMMANDS: [&[&str]; 21] = [
     &[],
     &["key"],
     &["key", "new"],
@@ -20,6 +20,8 @@ const COMMANDS: [&[&str]; 19] = [
     &["perf", "run"],
     &["link"],
     &["proxy", "train"],
+    &["broker", "run"],
+    &["top"],
     &["status"],
     &["reload"],
     &["stop"],

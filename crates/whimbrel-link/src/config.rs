@@ -20,6 +20,7 @@ use crate::units::{self, ParseError};
 /// # Ok::<(), whimbrel_link::ParseError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct LinkConfig {
     /// The rate in bits per second of IP bytes. Default: none, which is infinitely fast, so nothing ever queues.
     pub rate: Option<Rate>,
@@ -75,6 +76,24 @@ impl Default for LinkConfig {
         }
     }
 }
+
+whimbrel_proto::setters!(LinkConfig {
+    rate: Option<Rate>,
+    delay: Duration,
+    jitter: Duration,
+    queue: QueueLimit,
+    loss: Loss,
+    outage: Outage,
+    reorder: f64,
+    reorder_by: Span,
+    hold: Option<Hold>,
+    police: Option<Policer>,
+    duplicate: f64,
+    corrupt: f64,
+    mtu: Option<usize>,
+    ecn_mark: Option<Duration>,
+    overhead: usize,
+});
 
 impl LinkConfig {
     /// Sets one field by its name, from text. `none` unsets a field for which zero would mean something else.

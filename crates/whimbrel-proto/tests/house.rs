@@ -10,13 +10,16 @@ const MOST: usize = 3;
 
 /// The crates that are checked, each with the least number of names of its root, and of references between its files.
 /// They show that the files were read.
-const CRATES: [(&str, usize, usize); 6] = [
+const CRATES: [(&str, usize, usize); 9] = [
     ("whimbrel-proto", 50, 500),
     ("whimbrel", 50, 100),
     ("whimbrel-service", 20, 30),
+    ("whimbrel-proxy", 10, 500),
     ("whimbrel-net", 5, 5),
     ("whimbrel-link", 5, 10),
     ("whimbrel-cli", 0, 100),
+    ("whimbrel-sim", 0, 80),
+    ("demo", 0, 50),
 ];
 
 type Names = Vec<String>;
@@ -32,11 +35,12 @@ fn sources(folder: &Path, into: &mut Vec<PathBuf>) {
     }
 }
 
-/// The module path of a file: its path below `src`.
+/// The module path of a file: its path below `src`. The root is `lib.rs`, or `main.rs` of a mere program.
 fn module(file: &Path, root: &Path) -> Names {
     let below = file.strip_prefix(root).expect("below the root").with_extension("");
     let mut names: Names = below.iter().map(|part| part.to_string_lossy().into_owned()).collect();
-    if names.last().is_some_and(|last| last == "mod" || last == "lib") {
+    let is_program = || !root.join("lib.rs").exists();
+    if names.last().is_some_and(|last| last == "mod" || last == "lib") || names == ["main"] && is_program() {
         names.pop();
     }
     names

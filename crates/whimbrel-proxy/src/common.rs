@@ -8,8 +8,9 @@ use whimbrel_service::ActivityLog;
 use crate::compress::Budget;
 use crate::multicast::Multicast;
 use crate::peer_settings::PeerSettings;
-use crate::relay::{Dictionaries, Flows, Limits, Mark, OwnPorts, Peer, SessionContext};
+use crate::relay::{Dictionaries, Flows, Limits, OwnPorts, Peer, SessionContext};
 use crate::settings::SettingsError;
+use crate::sockets::Mark;
 
 /// The parts that all peers of a proxy share.
 #[derive(Debug)]

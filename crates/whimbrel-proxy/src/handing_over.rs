@@ -16,8 +16,8 @@ use crate::intercept::Ingress;
 use crate::intercept::tun::{Claim, TunInterception};
 use crate::news::News;
 use crate::proxy::Proxy;
-use crate::relay::{Peer, Session, Unpacked};
-use crate::upgrade::{FlowParcel, OtherEnd, Parcel, SessionNote, SessionParcel};
+use crate::relay::{OtherEnd, Peer, Session, Unpacked};
+use crate::upgrade::{Claimed, Parcel, SessionNote, SessionParcel};
 
 /// How long connections that are being opened have to be there.
 const OPENING: Duration = Duration::from_secs(5);
@@ -32,7 +32,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub(crate) struct Unanswered(Mutex<BTreeMap<usize, Left>>);
 
-type Left = (SessionParcel, Vec<FlowParcel>);
+type Left = (SessionParcel, Vec<Claimed>);
 
 impl Unanswered {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<usize, Left>> {
@@ -40,15 +40,15 @@ impl Unanswered {
     }
 
     /// Adds those that are left to what is handed over.
-    fn hand_over(&self, sessions: &mut Vec<SessionParcel>, flows: &mut Vec<FlowParcel>) {
+    fn hand_over(&self, sessions: &mut Vec<SessionParcel>, flows: &mut Vec<Claimed>) {
         for (session, of_session) in std::mem::take(&mut *self.lock()).into_values() {
             let at = sessions.len();
             sessions.push(session);
-            flows.extend(of_session.into_iter().map(|mut flow| {
-                if let OtherEnd::Stream(session, _) = &mut flow.other {
+            flows.extend(of_session.into_iter().map(|mut claimed| {
+                if let OtherEnd::Stream(session, _) = &mut claimed.flow.other {
                     *session = at;
                 }
-                flow
+                claimed
             }));
         }
     }
@@ -98,7 +98,7 @@ impl Proxy {
                 Some(link) => links.iter().position(|known| known == link)?,
                 None => 0,
             };
-            parked.pack(session)
+            parked.pack(session).map(|flow| Claimed { flow, claim: None })
         });
         let mut flows = packed.collect();
         self.unanswered.hand_over(&mut sessions, &mut flows);
@@ -115,13 +115,13 @@ impl Proxy {
     /// Goes on with sessions and flows of another process. Sessions of peers that are not there any more end.
     pub(crate) fn unpack(&mut self, parcel: Parcel) {
         let Parcel { sessions, flows, .. } = parcel;
-        let mut of_sessions: Vec<Vec<FlowParcel>> = sessions.iter().map(|_| Vec::new()).collect();
-        for mut flow in flows {
-            flow.claim = self.claim(&flow.program);
-            match flow.other {
-                OtherEnd::Stream(session, _) => of_sessions[session].push(flow),
+        let mut of_sessions: Vec<Vec<Claimed>> = sessions.iter().map(|_| Vec::new()).collect();
+        for mut claimed in flows {
+            claimed.claim = self.claim(&claimed.flow.program);
+            match claimed.flow.other {
+                OtherEnd::Stream(session, _) => of_sessions[session].push(claimed),
                 OtherEnd::Direct(_) => {
-                    let claim = flow.claim.take();
+                    let Claimed { flow, claim } = claimed;
                     let flow = Unpacked::direct(flow, &self.common.flows, &self.common.limits);
                     if let (Some(flow), Some(ingress)) = (flow, &self.ingress) {
                         ingress.go_on(flow, None, claim);
@@ -202,17 +202,16 @@ async fn resume(
 
 /// Goes on with the flows of a session. Returns the streams that are left: flows that were being opened.
 fn go_on(
-    flows: Vec<FlowParcel>,
+    flows: Vec<Claimed>,
     session: &Session,
     peer: &Peer,
     ingress: Option<&Ingress>,
 ) -> Vec<whimbrel::StreamId> {
     let mut left = session.link().mocket().map(Mocket::byte_streams).unwrap_or_default();
-    for mut flow in flows {
+    for Claimed { flow, claim } in flows {
         if let OtherEnd::Stream(_, saved) = &flow.other {
             left.retain(|id| id.0 != saved.stream);
         }
-        let claim = flow.claim.take();
         if let (Some(flow), Some(ingress)) = (session.unpack(flow), ingress) {
             ingress.go_on(flow, Some((session, peer)), claim);
         }

@@ -3,10 +3,10 @@
 //! - [`protocol`] is what two proxies tell each other. [`policy`] decides what becomes of a flow, and what a peer may
 //!   open. [`flow`] hands bytes on between a program and a stream, and [`compress`] makes them smaller on the link. These
 //!   four are pure.
-//! - [`intercept`] takes programs' connections: SOCKS5, HTTP CONNECT, fixed forwards, TPROXY, and a TUN interface. [`relay`]
-//!   has the sockets.
-//! - `multicast` carries groups of links.
 //! - `connector` carries a session: by Whimbrel's transport, or by one TCP connection.
+//! - [`relay`] has the peers, their sessions, and the flows and datagrams of these.
+//! - [`intercept`] takes programs' connections: SOCKS5, HTTP CONNECT, fixed forwards, TPROXY, and a TUN interface.
+//! - `multicast` carries groups of links, and `sockets` has what is special about sockets of the proxy.
 //! - [`upgrade`] is what one process hands over to another.
 //! - [`Proxy`] puts them together.
 //!
@@ -14,6 +14,7 @@
 
 #![warn(missing_debug_implementations)]
 
+mod allowance;
 mod common;
 pub mod compress;
 mod connector;
@@ -33,13 +34,14 @@ mod reloading;
 mod rule_mistake;
 mod sessions;
 mod settings;
+mod sockets;
 mod sources;
 mod text;
 pub mod upgrade;
 mod ways_in;
 
 pub use connector::{Connector, Listen, PeerUrl, PeerUrlError};
-pub use multicast::{MulticastError, MulticastMistake, MulticastSettings};
+pub use multicast::{BrokerSettings, MulticastError, MulticastMistake, MulticastSettings};
 pub use news::News;
 pub use peer_settings::{Mode, PeerSettings};
 pub use proxy::{Proxy, StartError};

@@ -15,6 +15,8 @@ pub enum News {
     Interception(&'static str),
     /// Traffic is intercepted and not served, for this reason.
     Failed(String),
+    /// Groups do not go through the broker, for this reason.
+    Groups(String),
     /// A peer that is dialled came or went.
     Peer(Arc<str>, PeerState),
     /// New flows for the first go to the second, its standby, from now on, or no longer.
@@ -31,6 +33,7 @@ impl std::fmt::Display for News {
             Self::Serves(what, address) => write!(f, "{what} on {address}"),
             Self::Interception(what) => f.write_str(what),
             Self::Failed(why) => write!(f, "intercepted traffic is not served: {why}"),
+            Self::Groups(why) => write!(f, "[multicast.broker] {why}"),
             Self::Peer(peer, PeerState::Connected) => write!(f, "connected to {peer}"),
             Self::Peer(peer, PeerState::Failed(why)) => {
                 write!(f, "not connected to {peer}: {why}; trying again")

@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use whimbrel::{Endpoint, Paths, PublicKey};
+use whimbrel_pubsub::client::Client;
 use whimbrel_service::{ActivityLog, Metrics, bind_advice};
 
 use crate::common::Common;
@@ -21,10 +22,12 @@ use crate::intercept::tun::{TunError, TunInterception};
 use crate::multicast::{Multicast, MulticastError};
 use crate::news::{News, Tell};
 use crate::policy::Protocol;
+use crate::protocol::Announcement;
 use crate::proxy_status::ProxyStatus;
-use crate::relay::{Dictionaries, DictionaryError, Flows, Halt, Peers, Roster, may_speak};
+use crate::relay::{Dictionaries, DictionaryError, Flows, Halt, Peers, Roster};
 use crate::sessions::{Admitted, TcpConnector};
 use crate::settings::{Settings, SettingsError};
+use crate::sockets::may_speak;
 use crate::upgrade::Parcel;
 
 /// An error from starting a proxy. Each message says what to do.
@@ -163,7 +166,11 @@ impl Proxy {
         // Ports first: if one is taken, nobody is dialled.
         proxy.let_in(settings, parcel, &tell).await?;
         if let Some(multicast) = proxy.common.multicast.clone() {
-            let carrying = multicast.carry(&proxy.peers)?;
+            let peers = proxy.peers.clone();
+            let send = move |names: &[String], announcement: &Announcement, payload: &[u8]| {
+                peers.send(names, announcement, payload);
+            };
+            let carrying = multicast.carry(send)?;
             proxy.run(carrying);
         }
         Ok(proxy)
@@ -177,6 +184,16 @@ impl Proxy {
     /// Sets what sessions over TCP need. Call it before [`Proxy::go_on`].
     pub fn set_tcp(&mut self, tcp: TcpConnector) {
         self.tcp = Some(tcp);
+    }
+
+    /// Sets the client by which groups go through a broker: see [`BrokerSettings`](crate::BrokerSettings). Call it before [`Proxy::go_on`].
+    pub fn set_broker(&mut self, client: Client) {
+        let Some(multicast) = &self.common.multicast else { return };
+        let tell = self.tell.clone();
+        let told = move |why| (tell.0)(News::Groups(why));
+        if let Some(disseminating) = multicast.disseminate(client, told) {
+            self.run(disseminating);
+        }
     }
 
     /// Goes on with what another process has handed over, dials peers, and serves programs and peers.

@@ -9,8 +9,9 @@ use crate::news::News;
 use crate::peer_settings::PeerSettings;
 use crate::policy::Rules;
 use crate::proxy::{Proxy, StartError};
-use crate::relay::{NO_PEER, Peer, Peers, may_speak};
+use crate::relay::{NO_PEER, Peer, Peers};
 use crate::settings::Settings;
+use crate::sockets::may_speak;
 
 impl Proxy {
     /// Applies what can change while the proxy runs: its peers, and its rules. Nothing that runs with a peer that stays is

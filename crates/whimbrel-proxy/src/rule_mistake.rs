@@ -17,7 +17,7 @@ pub enum RuleMistake {
     DirectDatagrams(String),
     /// It names a dictionary that does not exist.
     #[error(
-        "the rule `{0}` names the dictionary `{1}`, which there is not: write `{1} = \"FILE\"` under [dictionaries]"
+        "the rule `{0}` names the dictionary `{1}`, which does not exist: write `{1} = \"FILE\"` under [dictionaries]"
     )]
     NoSuchDictionary(String, String),
     /// It has a dictionary for nothing.
@@ -31,8 +31,8 @@ pub enum RuleMistake {
         "the rule `{0}` has `{1}`, which is for datagrams, and protocol = \"tcp\": leave one of them out"
     )]
     NoDatagrams(String, &'static str),
-    /// Datagrams would wait for too long.
-    #[error("the rule `{0}` has a `gather` of more than a moment: write at most 100ms")]
+    /// Bytes would wait for too long.
+    #[error("the rule `{0}` has a `gather` that is too long: write at most 500ms")]
     GathersLong(String),
     /// No way in that it names knows what it asks for.
     #[error(
@@ -57,14 +57,11 @@ impl RuleMistake {
         if rule.action == Action::Direct && rule.protocol != Some(Protocol::Tcp) {
             return Err(Self::DirectDatagrams(name()));
         }
-        let for_datagrams = [
-            ("service", rule.service.is_some()),
-            ("gather", rule.gather.is_some()),
-            ("dns", rule.dns == Dns::Cache),
-        ];
+        let for_datagrams = [("service", rule.service.is_some()), ("dns", rule.dns == Dns::Cache)];
         let others = [
             ("cap", rule.cap.is_some()),
             ("compression", rule.compression.is_some()),
+            ("gather", rule.gather.is_some()),
             ("hold_bytes", rule.hold_bytes.is_some()),
         ];
         let said = |list: &[(&'static str, bool)]| list.iter().find(|(_, said)| *said).map(|(what, _)| *what);

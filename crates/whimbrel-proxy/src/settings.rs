@@ -83,13 +83,13 @@ pub enum SettingsError {
     Twice(PublicKey),
     /// Programs' connections come in, and there is no peer they could go to.
     #[error(
-        "there is no peer to carry connections to: add a [[peer]] with a `url`, or one with a `key` that connects to this proxy"
+        "there is no peer to carry connections to: give --peer URL, or a [[peer]] with a `url`, or one with a `key` that connects to this proxy"
     )]
     NowhereToGo,
     /// The proxy would do nothing.
     #[error(
-        "the proxy would do nothing: give it a way in ([in] socks, connect, forward, tproxy or tun) and a [[peer]], a [[peer]] with a `url` that \
-         `may_open` something, or a [listen] section"
+        "the proxy would do nothing: give it a way in (--socks, --connect, --forward or [in]) and a peer (--peer or [[peer]]), or let it listen \
+         (--listen or [listen]), or dial a [[peer]] that `may_open` something"
     )]
     Nothing,
     /// Two peers have one name.
@@ -102,11 +102,13 @@ pub enum SettingsError {
     #[error("two rules are called `{0}`: rename one")]
     SameRule(String),
     /// A rule names a peer that does not exist.
-    #[error("the rule `{0}` names the peer `{1}`, which there is not: give a [[peer]] that `name`")]
+    #[error(
+        "the rule `{0}` names the peer `{1}`, but no [[peer]] has that `name`: correct it, or add the peer"
+    )]
     NoSuchPeer(String, String),
     /// A peer's standby does not exist, or is itself.
     #[error(
-        "the peer `{0}` has the standby `{1}`, which is no other peer's name: give another [[peer]] that `name`"
+        "the peer `{0}` has the standby `{1}`, but no other [[peer]] has that `name`: correct it, or add the peer"
     )]
     NoSuchStandby(String, String),
     /// A peer can never be there.
@@ -131,7 +133,7 @@ pub enum SettingsError {
     #[error("[in.tproxy] and [in.tun] would take traffic from one another: leave one of them out")]
     TwoInterceptions,
     /// A proxy without users serves everybody who reaches it.
-    #[error("{0} is open to other hosts: set [in] users, or listen on a loopback address")]
+    #[error("{0} is open to other hosts: listen on loopback, or, with SOCKS5 only, set [in] users")]
     Open(SocketAddr),
 }
 
@@ -240,14 +242,15 @@ impl Settings {
         }
         let is_peer = |name: &str| self.peers.iter().any(|peer| peer.name.as_deref() == Some(name));
         self.multicast.as_ref().map_or(Ok(()), |multicast| multicast.check(is_peer))?;
-        let carries = self.multicast.as_ref().is_some_and(|multicast| !multicast.groups.is_empty());
+        let carries = self.multicast.as_ref().is_some_and(MulticastSettings::carries_to_peers);
+        let disseminates = self.multicast.as_ref().is_some_and(|multicast| multicast.broker.is_some());
         let intercepts = tproxy.is_some() || tun.is_some();
         let comes_in = socks.is_some() || connect.is_some() || !forward.is_empty() || intercepts || carries;
         if comes_in && self.first().is_none() {
             return Err(SettingsError::NowhereToGo);
         }
         let serves = |peer: &PeerSettings| peer.dials().is_some() && !peer.may_open.is_empty();
-        if !comes_in && self.listen.is_none() && !self.peers.iter().any(serves) {
+        if !comes_in && !disseminates && self.listen.is_none() && !self.peers.iter().any(serves) {
             return Err(SettingsError::Nothing);
         }
         // SOCKS5 asks for a password, CONNECT does not.
@@ -330,7 +333,7 @@ mod tests {
             (format!("{socks}{peer}[[rule]]\nname = 'r'\nby = 'web'"), "`web` is no way in"),
             (format!("{socks}{peer}[[rule]]\nname = 'r'\ndscp = 64"), "`64` is no DSCP"),
             (format!("{socks}{peer}[[rule]]\nname = 'r'\ndns = 'cached'"), "cached"),
-            (format!("{socks}{peer}[[rule]]\nname = 'r'\ngather = '1s'"), "at most 100ms"),
+            (format!("{socks}{peer}[[rule]]\nname = 'r'\ngather = '1s'"), "at most 500ms"),
             (format!("{socks}{peer}[[rule]]\nname = 'r'\nby = 'socks'\ndscp = 'ef'"), "can never match"),
             (
                 format!("{socks}{peer}[[rule]]\nname = 'r'\nprotocol = 'tcp'\nservice = 'ru'"),

@@ -8,7 +8,8 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use whimbrel_proxy::compress::{Compressed, DatagramCodec, Decoder, Dictionary, Method, Paused, train};
+use whimbrel_proxy::compress::{DatagramCodec, Decoder, Dictionary, Method, train};
+use whimbrel_proxy::flow::compressed::{Compressed, Paused};
 use whimbrel_proxy::flow::{Broken, Channel, Flow, Program};
 
 const METHODS: [&str; 6] = ["zstd:1", "zstd:9", "zlib:1", "zlib:9", "xz:1", "xz:6"];

@@ -31,6 +31,16 @@ pub enum ServiceError {
         /// The system's error.
         error: io::Error,
     },
+    /// The dashboard cannot be served on this address.
+    #[error(
+        "cannot serve the dashboard on {address}: {error}; choose an address of this host and a port that is free"
+    )]
+    Dashboard {
+        /// The address.
+        address: SocketAddr,
+        /// The system's error.
+        error: io::Error,
+    },
     /// The activity log cannot be written.
     #[error(
         "cannot write the activity log {path:?}: {error}; choose a path in a folder that you may write to"

@@ -6,7 +6,7 @@
 //!   for every part. [`key`] has these files, and [`local_paths`] the addresses to use. What people should know besides
 //!   errors is a [`Notice`].
 //! - [`Service`] has the interfaces of a running service: signals, a control socket for `status`, `reload` and `stop`,
-//!   and metrics for Prometheus. It also keeps an activity log and notifies systemd. Sockets and files exist only if
+//!   metrics for Prometheus, and a dashboard in the browser. It also keeps an activity log and notifies systemd. Sockets and files exist only if
 //!   [`ServiceOptions`] ask for them. [`Service::finish`] ends the service politely.
 //! - [`ask`] is the client side of the control socket.
 //! - [`private_file`] reads and writes files with secrets.
@@ -47,6 +47,7 @@ mod config_file;
 mod config_words;
 #[cfg(unix)]
 mod control;
+mod dashboard;
 mod dial;
 mod error;
 mod health;
@@ -76,6 +77,7 @@ pub use command::{Asked, Command, StoppedBy};
 pub use config_file::{ConfigError, Mistake, parse_config, read_config, refuse_setting};
 #[cfg(unix)]
 pub use control::{AskError, Request, ask, take_over};
+pub use dashboard::DashboardOptions;
 pub use dial::{Dial, DialError, DialOptions, NoAnswer};
 pub use error::ServiceError;
 pub use listen::{ListenError, ListenOptions, Listening};

@@ -42,7 +42,7 @@ impl fmt::Display for Notice {
                 f.write_str("using a key for this run only; `whimbrel key new` makes one that stays")
             }
             Self::AllAddresses => f.write_str(
-                "listening on all addresses: from other machines, connect to this host's name instead",
+                "listening on all addresses: other machines need a URL with a name or address of this host",
             ),
             Self::SaltUnusable { path, error } => {
                 write!(f, "cannot use {}: {error}; peers will notice a restart late", path.display())

@@ -11,6 +11,7 @@ use crate::activity::ActivityLog;
 use crate::command::{Asked, Command, StoppedBy};
 #[cfg(unix)]
 use crate::control::ControlServer;
+use crate::dashboard::DashboardServer;
 use crate::error::ServiceError;
 use crate::health::Health;
 use crate::metrics::Metrics;
@@ -25,11 +26,12 @@ use crate::watch::Watch;
 /// The least time that peers have to ask once more for the end of a session that they missed.
 const FAREWELL: Duration = Duration::from_millis(300);
 
-/// A running service and its interfaces. Dropping it closes the control socket and the metrics server.
+/// A running service and its interfaces. Dropping it closes the control socket, the metrics server and the dashboard.
 pub struct Service {
     subject: Arc<Subject>,
     metrics: Metrics,
     metrics_server: Option<MetricsServer>,
+    dashboard: Option<DashboardServer>,
     #[cfg(unix)]
     _control: Option<ControlServer>,
     activity: Option<ActivityLog>,
@@ -53,8 +55,16 @@ impl Service {
         endpoint: &Endpoint,
         more: impl Fn() -> serde_json::Value + Send + Sync + 'static,
     ) -> Result<Self, ServiceError> {
-        let ServiceOptions { name, version, control, metrics: address, activity, reload_on_hangup, watch } =
-            options;
+        let ServiceOptions {
+            name,
+            version,
+            control,
+            metrics: address,
+            dashboard,
+            activity,
+            reload_on_hangup,
+            watch,
+        } = options;
         let interrupts = Interrupts::listen().map_err(ServiceError::Signals)?;
         let hangups = Hangups::listen(reload_on_hangup).map_err(ServiceError::Signals)?;
         let watch =
@@ -70,6 +80,10 @@ impl Service {
             Some(address) => Some(MetricsServer::bind(address, metrics.clone(), health.clone()).await?),
             None => None,
         };
+        let dashboard = match dashboard {
+            Some(options) => Some(DashboardServer::bind(options, Arc::clone(&subject)).await?),
+            None => None,
+        };
         #[cfg(unix)]
         let _control = match control {
             Some(path) => Some(ControlServer::bind(path, Arc::clone(&subject), send).await?),
@@ -81,6 +95,7 @@ impl Service {
             subject,
             metrics,
             metrics_server,
+            dashboard,
             #[cfg(unix)]
             _control,
             activity,
@@ -168,6 +183,11 @@ impl Service {
     /// Returns the address on which metrics are served.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.metrics_server.as_ref().map(MetricsServer::address)
+    }
+
+    /// Returns the address on which the dashboard is served.
+    pub fn dashboard_address(&self) -> Option<SocketAddr> {
+        self.dashboard.as_ref().map(DashboardServer::address)
     }
 
     /// Returns the service's metrics, to which more can be registered.

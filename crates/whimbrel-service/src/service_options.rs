@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use crate::activity::ActivityOptions;
+use crate::dashboard::DashboardOptions;
 
 /// The interfaces that a service offers. Default: none, except that SIGINT and SIGTERM are
 /// commands to stop, and that systemd is notified if it started the service.
@@ -18,6 +19,8 @@ pub struct ServiceOptions {
     pub control: Option<PathBuf>,
     /// The address on which metrics are served over HTTP. Anyone who can reach it can read them.
     pub metrics: Option<SocketAddr>,
+    /// Where the dashboard is served over HTTP. Anyone who can reach it sees the status.
+    pub dashboard: Option<DashboardOptions>,
     /// Where activity is logged, and how much of it is kept.
     pub activity: Option<ActivityOptions>,
     /// Whether SIGHUP means [`Command::Reload`](crate::Command::Reload). Default false: SIGHUP ends the process, as when its terminal closes.
@@ -50,6 +53,13 @@ impl ServiceOptions {
     #[must_use]
     pub fn metrics(mut self, address: SocketAddr) -> Self {
         self.metrics = Some(address);
+        self
+    }
+
+    /// Sets [`dashboard`](field@ServiceOptions::dashboard).
+    #[must_use]
+    pub fn dashboard(mut self, options: DashboardOptions) -> Self {
+        self.dashboard = Some(options);
         self
     }
 

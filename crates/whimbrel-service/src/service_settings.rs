@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::activity::ActivityOptions;
+use crate::dashboard::DashboardOptions;
 use crate::service_options::ServiceOptions;
 use crate::with_port;
 
@@ -20,6 +21,10 @@ pub struct ServiceSettings {
     /// See [`ServiceOptions::metrics`](field@ServiceOptions::metrics).
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "with_port::optional")]
     pub metrics: Option<SocketAddr>,
+    /// See [`ServiceOptions::dashboard`](field@ServiceOptions::dashboard). In a file, an address alone is short for a section with that
+    /// `address`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dashboard: Option<DashboardOptions>,
     /// See [`ServiceOptions::activity`](field@ServiceOptions::activity). In a file, a path alone is short for a section
     /// with that `path`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -33,9 +38,10 @@ impl ServiceSettings {
     /// Returns the options of a service with this name.
     pub fn options(self, name: impl Into<String>) -> ServiceOptions {
         // Only the program knows which file it is.
-        let Self { control, metrics, activity, watch: _ } = self;
+        let Self { control, metrics, dashboard, activity, watch: _ } = self;
         let mut options = ServiceOptions::new(name);
         (options.control, options.metrics, options.activity) = (control, metrics, activity);
+        options.dashboard = dashboard;
         options
     }
 }

@@ -28,3 +28,8 @@ impl<'de> Deserialize<'de> for WithPort {
 pub(crate) fn optional<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SocketAddr>, D::Error> {
     WithPort::deserialize(deserializer).map(|WithPort(address)| Some(address))
 }
+
+/// Reads the address of a setting that has to be there.
+pub(crate) fn required<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {
+    WithPort::deserialize(deserializer).map(|WithPort(address)| address)
+}

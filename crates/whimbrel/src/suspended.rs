@@ -15,7 +15,6 @@ use crate::identity::random_bytes;
 ///
 /// Anyone who has these bytes and the identity key they were made with can continue the session in the owner's place,
 /// and can read what was not delivered. Protect them like the key, or seal them.
-/// keep the key, or seal them.
 #[derive(Clone, Debug)]
 pub struct SuspendedMocket(pub(crate) Suspended);
 
@@ -200,4 +199,21 @@ fn cipher(key: &[u8; 32]) -> LessSafeKey {
     #[allow(clippy::expect_used, reason = "the length is the cipher's")]
     let key = UnboundKey::new(&CHACHA20_POLY1305, key).expect("a key of 32 bytes");
     LessSafeKey::new(key)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use super::*;
+
+    #[test]
+    fn a_passphrase_gives_the_key_that_other_versions_derived() {
+        // Computed by the reference implementation (argon2-cffi): states sealed by another version have to open.
+        let expected = "577f1ff37e9a3e52c97d39f8e83891c1b73b0e87ffe0429cee8ede2fb005fe44";
+        let salt = std::array::from_fn(|at| at as u8);
+        let key = derive("correct horse", &salt).unwrap();
+        let text: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(text, expected);
+    }
 }

@@ -30,6 +30,8 @@ pub(crate) struct Wish {
     pub(crate) compression: Option<String>,
     /// Whether there is a dictionary.
     pub(crate) dictionary: bool,
+    /// Whether small writes and datagrams wait for others.
+    pub(crate) gathers: bool,
     /// Whether the traffic of the near host's own programs is intercepted.
     pub(crate) tproxy: bool,
 }
@@ -45,12 +47,16 @@ impl Wish {
                 return (over_tcp || peer == OURS).then(|| Self { over_tcp, ..Self::default() });
             }
         };
+        let (rest, gathers) = match rest.strip_suffix(" gathered") {
+            Some(rest) => (rest, true),
+            None => (rest, false),
+        };
         let (method, dictionary) = match rest.strip_suffix(" dictionary") {
             Some(method) => (method, true),
             None => (rest, false),
         };
         let compression = Some(method.to_owned()).filter(|method| method != "plain");
-        Some(Self { over_tcp, compression, dictionary, tproxy: false })
+        Some(Self { over_tcp, compression, dictionary, gathers, tproxy: false })
     }
 }
 
@@ -121,6 +127,9 @@ fn rule(wish: &Wish, priority: u8) -> String {
     if let Some(compression) = &wish.compression {
         rule.push_str(&format!("compression = '{compression}'\n"));
     }
+    if wish.gathers {
+        rule.push_str(&format!("gather = '{GATHER_MS}ms'\n"));
+    }
     if wish.dictionary {
         rule.push_str("dictionary = 'cot'\n");
     }
@@ -170,6 +179,9 @@ pub(super) fn settings() -> String {
      10,000 flows and streams"
         .to_owned()
 }
+
+/// How long a `gathered` pair has small writes and datagrams wait, milliseconds.
+pub(crate) const GATHER_MS: u32 = 250;
 
 #[cfg(test)]
 mod tests {

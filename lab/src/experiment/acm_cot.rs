@@ -19,11 +19,13 @@ const STREAM: &str = "Stream: records over one connection";
 const DATAGRAMS: &str = "Datagrams: a record each";
 /// Without loss, so that a share of bytes is not one of luck.
 const LINK: &str = "rate=1mbit, delay=25ms";
-const PEERS: [&str; 6] = [
+const PEERS: [&str; 8] = [
     "tcp-cubic",
     "whimbrel plain",
     "whimbrel zstd:3",
     "whimbrel zstd:3 dictionary",
+    "whimbrel zstd:3 gathered",
+    "whimbrel zstd:3 dictionary gathered",
     "over TCP zstd:3",
     "over TCP zstd:3 dictionary",
 ];
@@ -46,7 +48,7 @@ impl Experiment for AcmCot {
             measured: "A program sends 50 XML records a second, each of some 490 bytes, for 20 s over a link of 1 Mbit/s without loss: over one \
                        connection, or as datagrams. The share is the bytes of all packets in both directions, with the heads of IP and \
                        acknowledgements, over the bytes of the records that arrived. With proxies, it counts from the first record to the last one's \
-                       arrival, and the session stands before. `dictionary` is one of 16 KB, trained on other records.",
+                       arrival, and the session stands before. `dictionary` is one of 16 KB, trained on other records. `gathered`: records wait up to 250 ms for others (`gather`).",
             why: "Not yet written: the figures of a whole run come first.",
         }
     }

@@ -52,7 +52,7 @@ fn up(condition: &str) -> Option<LinkConfig> {
 fn carries(link: &LinkConfig) -> f64 {
     const FULL: usize = 1500;
     let one = |seed| {
-        let mut link = Link::new(LinkConfig { overhead: 0, ..link.clone() }, seed);
+        let mut link = Link::new(link.clone().overhead(0), seed);
         for ms in 0..(SPAN * 1e3) as u64 {
             let now = Time::ZERO + Duration::from_millis(ms);
             while link.config().rate.is_some() && link.backlog(now) < Duration::from_millis(1) {

@@ -228,5 +228,5 @@ impl Engine {
 
 /// Returns the model's settings for whole IP packets, with no overhead around them.
 fn configs(plan: &LinkPlan) -> [LinkConfig; 2] {
-    [&plan.up, &plan.down].map(|config| LinkConfig { overhead: 0, ..config.clone() })
+    [&plan.up, &plan.down].map(|config| config.clone().overhead(0))
 }

@@ -11,6 +11,7 @@ use whimbrel_pubsub::message::{BrokerId, Origin};
 
 use super::Mesh;
 use super::frame::{Hello, MeshFrame, VERSION};
+use super::traffic::Traffic;
 use crate::buffer::{GapAnswer, GapRequest};
 use crate::hub::{Finding, Outgoing};
 
@@ -51,15 +52,18 @@ pub(super) async fn run(mesh: &Arc<Mesh>, mocket: &Mocket) -> Result<(), String>
         return Err("its first message is no hello of this version".to_owned());
     };
     check(&hello, &theirs, broker)?;
+    let Some(traffic) = mesh.traffic.get(&broker) else { return Ok(()) };
     let number = mesh.links.insert(broker, mocket.clone());
+    traffic.begin(mesh.hub.clock().time());
     let outgoing = mesh.hub.outgoing();
     // Reading never waits for room to send: two brokers that answer each other would wait for good.
     let (answer, answers) = mpsc::channel(MOST_ANSWERS);
     let ended = tokio::select! {
-        ended = receive(mesh, mocket, theirs.origin, &answer) => ended,
-        () = send(mesh, mocket, outgoing, answers, broker, number) => Ok(()),
+        ended = receive(mesh, mocket, traffic, theirs.origin, &answer) => ended,
+        () = send(mesh, mocket, traffic, outgoing, answers, (broker, number)) => Ok(()),
     };
     mesh.links.remove(broker, number);
+    traffic.end();
     ended
 }
 
@@ -88,10 +92,10 @@ fn check(ours: &Hello, theirs: &Hello, broker: BrokerId) -> Result<(), String> {
 async fn send(
     mesh: &Mesh,
     mocket: &Mocket,
+    traffic: &Traffic,
     mut outgoing: Outgoing,
     mut answers: mpsc::Receiver<Vec<Bytes>>,
-    broker: BrokerId,
-    number: u64,
+    (broker, number): (BrokerId, u64),
 ) {
     for channel in mesh.hub.channels() {
         if mocket.send(MeshFrame::Heads(channel, mesh.hub.heads(channel)).encode()).await.is_err() {
@@ -99,6 +103,7 @@ async fn send(
         }
     }
     let sender = mocket.sender().unsequenced().build();
+    traffic.on_sent(0, outgoing.next_sequences());
     let mut answer = None;
     loop {
         // In order: a broker that is told what is gone has the rest.
@@ -111,9 +116,11 @@ async fn send(
         let is_idle = next.is_none();
         if let Some((channel, messages)) = next {
             // Of two sessions the newer one is used; what this one passes over goes there.
-            if mesh.links.is_newest(broker, number)
-                && sender.send(MeshFrame::Messages(channel, messages).encode()).await.is_err()
-            {
+            let is_newest = mesh.links.is_newest(broker, number);
+            if is_newest {
+                traffic.on_sent(messages.len(), outgoing.next_sequences());
+            }
+            if is_newest && sender.send(MeshFrame::Messages(channel, messages).encode()).await.is_err() {
                 return;
             }
         }
@@ -131,6 +138,7 @@ async fn send(
 async fn receive(
     mesh: &Mesh,
     mocket: &Mocket,
+    traffic: &Traffic,
     by: Origin,
     answer: &mpsc::Sender<Vec<Bytes>>,
 ) -> Result<(), String> {
@@ -142,7 +150,7 @@ async fn receive(
         for message in received.drain(..) {
             // Without room, nothing is looked up either.
             let room = answer.try_reserve().ok();
-            let frames = take(mesh, by, &message.payload, room.is_some(), &mut finding)?;
+            let frames = take(mesh, (by, traffic), &message.payload, room.is_some(), &mut finding)?;
             if let Some(room) = room.filter(|_| !frames.is_empty()) {
                 room.send(frames);
             }
@@ -153,7 +161,7 @@ async fn receive(
 /// Takes a frame. Returns the answer, unless there is none or no room for it.
 fn take(
     mesh: &Mesh,
-    by: Origin,
+    (by, traffic): (Origin, &Traffic),
     payload: &Bytes,
     has_room: bool,
     finding: &mut Finding,
@@ -161,6 +169,7 @@ fn take(
     let hub = &mesh.hub;
     match MeshFrame::parse(payload) {
         Some(MeshFrame::Messages(channel, messages)) => {
+            traffic.on_received(messages.len());
             for aged in messages {
                 match hub.receive(channel, aged, finding) {
                     Some(Ok(_)) => {}

@@ -74,6 +74,11 @@ impl Links {
             .is_some_and(|(last, _)| *last == number)
     }
 
+    /// The session over which a broker is asked.
+    pub(super) fn newest(&self, broker: BrokerId) -> Option<Mocket> {
+        Some(self.inner().by_broker.get(&broker)?.last()?.1.clone())
+    }
+
     pub(super) fn brokers(&self) -> Vec<BrokerId> {
         self.inner().by_broker.keys().copied().collect()
     }

@@ -1,6 +1,7 @@
 //! A channel's buffer: what it consists of, and what can be asked of it.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use whimbrel_pubsub::message::{ChannelId, Message, Origin, PartitionId, Publications, Stamp};
 
@@ -14,6 +15,9 @@ use super::tally::MOST_PARTITIONS;
 use super::{ChannelSettings, Entry, LogIndex, OriginLog, PartitionSettings, Retained, Slot, SlotId};
 use crate::Time;
 use crate::mutants::{Mutant, planted};
+
+/// The most places that are looked at for the oldest messages.
+const LOOKED_AT: usize = 4_096;
 
 /// The part of a channel that one broker holds.
 #[derive(Debug)]
@@ -165,6 +169,25 @@ impl Channel {
             room: partition.room().messages,
             overwritten: partition.overwritten,
         })
+    }
+
+    /// Returns the age of the oldest message of each partition. `None` for an empty one, and where so many of other partitions are older that it
+    /// is not looked for further.
+    pub fn oldest(&self, now: Time) -> Vec<Option<Duration>> {
+        let mut oldest = vec![None; self.partitions.len()];
+        let mut left = self.partitions.iter().filter(|partition| partition.load.messages > 0).count();
+        let mut position = 0;
+        for _ in 0..LOOKED_AT {
+            let Some(entry) = self.from(position).filter(|_| left > 0) else { break };
+            position = entry.arrival + 1;
+            let Some(slot) = entry.slot().and_then(|slot| self.slot(slot)) else { continue };
+            let place = &mut oldest[usize::from(slot.stamp.partition.0)];
+            if place.is_none() {
+                *place = Some(slot.age(now));
+                left -= 1;
+            }
+        }
+        oldest
     }
 
     /// The partition to which `message` belongs.

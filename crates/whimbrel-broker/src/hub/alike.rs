@@ -136,6 +136,10 @@ impl Alike {
 }
 
 impl Shared {
+    pub(super) fn deliveries(&self) -> u64 {
+        self.passage.deliveries()
+    }
+
     pub(super) fn bytes(&self) -> &[Bytes] {
         &self.bytes
     }

@@ -9,6 +9,7 @@ use whimbrel_pubsub::frame::{Recover, Refusal, RefusalCode, Slow, Start};
 use whimbrel_pubsub::message::ChannelId;
 
 use super::alike::{Alike, Form, Sink};
+use super::register::{Client, Promise, SubscriberRecord};
 use super::signal::Signal;
 use super::{ClientId, Hub, Room};
 use crate::Time;
@@ -46,6 +47,9 @@ pub struct Attachment {
     name: Subscription,
     state: Option<SubscriptionId>,
     signal: Arc<Signal>,
+    selection: Arc<Selection>,
+    /// Its entry for those who run the broker.
+    record: Option<(u64, Arc<SubscriberRecord>)>,
     /// One for each channel that may have messages for it.
     readers: Vec<ChannelReader>,
     /// The reader whose turn it is.
@@ -101,17 +105,27 @@ impl Hub {
             ));
         }
         let (name, signal) = self.attached().enter(client, notify);
+        let (hub, selection) = (Arc::clone(self), Arc::new(selection));
         // From here on, dropping it takes it out again.
-        let mut attachment =
-            Attachment { hub: Arc::clone(self), name, state: None, signal, readers: Vec::new(), turn: 0 };
+        let mut attachment = Attachment {
+            hub,
+            name,
+            state: None,
+            signal,
+            selection,
+            record: None,
+            readers: Vec::new(),
+            turn: 0,
+        };
         if let Some((id, generation)) = state {
             self.attached().claim(id, generation, name)?;
             attachment.state = Some(id);
         }
+        let selection = Arc::clone(&attachment.selection);
         let entered = self.table_mut().insert(name, selection.filter(), selection.selector().cloned());
         entered.map_err(|refused| Refusal::new(RefusalCode::Limit, refused))?;
         // From here on it is woken; what arrived before is read from the start.
-        attachment.readers = self.readers(&Arc::new(selection), form, recover, slow, start);
+        attachment.readers = self.readers(&selection, form, recover, slow, start);
         attachment.signal.wake();
         Ok(attachment)
     }
@@ -149,6 +163,23 @@ impl Hub {
 }
 
 impl Attachment {
+    /// Enters it for those who run the broker, as this client's. One that is not entered is in no report.
+    pub fn introduce(&mut self, client: &Arc<Client>, promise: Promise) {
+        let (channels, since) = (self.channels(), self.hub.clock.time());
+        let (client, signal) = (Arc::clone(client), Arc::clone(&self.signal));
+        let record =
+            SubscriberRecord::new(client, promise, &self.selection, signal, channels.into_iter(), since);
+        self.record = Some(self.hub.register().subscribe(record));
+        self.on_read(false);
+    }
+
+    /// Has its places known.
+    fn on_read(&self, is_idle: bool) {
+        if let Some((_, record)) = &self.record {
+            record.on_read(self.readers.iter().map(|part| part.reader.place()), is_idle);
+        }
+    }
+
     /// The channels that may have messages for it.
     pub fn channels(&self) -> Vec<ChannelId> {
         self.readers.iter().map(|part| part.id).collect()
@@ -180,6 +211,8 @@ impl Attachment {
         self.signal.look();
         let hub = Arc::clone(&self.hub);
         let (mut is_live, began) = (false, hub.clock.time());
+        let record = self.record.as_ref().map(|(_, record)| Arc::clone(record));
+        let record = record.as_deref();
         let progress = 'all: {
             for _ in 0..self.readers.len() {
                 let at = self.turn % self.readers.len();
@@ -189,8 +222,9 @@ impl Attachment {
                 let mut now = hub.clock.time();
                 let mut slice = SLICE.min(steps);
                 steps -= slice;
+                let mut heard = Heard { place: at, record, is_live: false };
                 let ended = loop {
-                    match part.read(&channel, now, may_recover, &mut slice, sink, &mut is_live) {
+                    match part.read(&channel, now, may_recover, &mut slice, sink, &mut heard) {
                         Part::Enough => break Some(Progress::More),
                         Part::More if steps == 0 || now.since(began) >= LONGEST_TURN => {
                             break Some(Progress::More);
@@ -208,6 +242,7 @@ impl Attachment {
                     }
                 };
                 part.keep(sink, false);
+                is_live |= heard.is_live;
                 if let Some(progress) = ended {
                     break 'all progress;
                 }
@@ -219,6 +254,7 @@ impl Attachment {
         if is_live {
             hub.turns.on_live();
         }
+        self.on_read(progress == Progress::Idle);
         progress
     }
 
@@ -245,6 +281,32 @@ impl Attachment {
     }
 }
 
+/// What a subscription hears of one channel in a turn.
+struct Heard<'a> {
+    /// The channel, by its place among those of the subscription.
+    place: usize,
+    record: Option<&'a SubscriberRecord>,
+    /// Whether it heard something that was not recovered.
+    is_live: bool,
+}
+
+impl Heard<'_> {
+    fn on_told(&mut self, told: &Told) {
+        self.is_live |= matches!(told, Told::Delivery(delivery) if !delivery.recovered);
+        if let Some(record) = self.record {
+            record.on_told(self.place, told);
+        }
+    }
+
+    /// It takes deliveries of another subscription.
+    fn on_passed(&mut self, deliveries: u64) {
+        self.is_live = true;
+        if let Some(record) = self.record {
+            record.on_passed(self.place, deliveries);
+        }
+    }
+}
+
 /// The result of reading in one channel.
 enum Part {
     /// The sink has enough.
@@ -266,12 +328,12 @@ impl ChannelReader {
         may_recover: bool,
         slice: &mut u32,
         sink: &mut impl Sink,
-        is_live: &mut bool,
+        heard: &mut Heard<'_>,
     ) -> Part {
         loop {
             if !self.notes && sink.shares() && self.alike.are_several() {
                 while let Some(shared) = self.alike.pass(channel, &mut self.reader) {
-                    *is_live = true;
+                    heard.on_passed(shared.deliveries());
                     if !sink.repeat(shared.bytes()) {
                         return Part::Enough;
                     }
@@ -283,7 +345,7 @@ impl ChannelReader {
             }
             match self.reader.read(channel, now, may_recover, slice) {
                 Read::Told(told) => {
-                    *is_live |= matches!(&told, Told::Delivery(delivery) if !delivery.recovered);
+                    heard.on_told(&told);
                     let has_room = sink.tell(self.id, told);
                     if self.notes && sink.is_whole() {
                         self.keep(sink, true);
@@ -311,6 +373,9 @@ impl ChannelReader {
 
 impl Drop for Attachment {
     fn drop(&mut self) {
+        if let Some((number, _)) = self.record {
+            self.hub.register().unsubscribe(number);
+        }
         self.hub.table_mut().remove(self.name);
         self.hub.attached().remove(self.name, self.state);
     }

@@ -1,5 +1,6 @@
 //! The exchange between brokers about their channels.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,6 +52,11 @@ impl Hub {
             self.wake_for_taken(finding);
         }
         Some(received)
+    }
+
+    /// The highest own sequence of each channel.
+    pub fn own_highest(&self) -> BTreeMap<ChannelId, u64> {
+        self.rooms.iter().map(|room| (room.id(), room.own_highest())).collect()
     }
 
     /// The highest sequences that are known here of a channel.
@@ -105,6 +111,11 @@ impl Outgoing {
     /// Waits until something was published.
     pub async fn woken(&self) {
         self.signal.woken().await;
+    }
+
+    /// The next own sequence of each channel.
+    pub fn next_sequences(&self) -> &[(ChannelId, u64)] {
+        &self.next
     }
 
     /// The next messages of one channel, of at most `most` bytes or one. `None`: there are none now. What was overwritten meanwhile is

@@ -10,6 +10,7 @@ mod between;
 mod clock;
 mod links;
 mod publishing;
+mod register;
 mod room;
 mod signal;
 mod turns;
@@ -26,7 +27,11 @@ pub use attached::ClientId;
 pub use attachment::{Attach, Attachment, Progress};
 pub use between::{Aged, Outgoing};
 pub use clock::Clock;
-pub use publishing::{Finding, Publishing};
+pub use publishing::{Finding, Taking};
+pub(crate) use register::Rate;
+pub use register::{
+    Change, Client, Flow, LOOK, Promise, PublisherRecord, Publishing, Register, SubscriberRecord, Sums,
+};
 pub use room::{ChannelRules, RoomReport};
 pub use turns::Turns;
 
@@ -59,6 +64,7 @@ pub struct Hub {
     kinds: Mutex<Kinds>,
     turns: Turns,
     links: Mutex<Links>,
+    register: Register,
 }
 
 impl Hub {
@@ -70,7 +76,8 @@ impl Hub {
         let table = RwLock::new(Table::new(limits));
         let turns = Turns::default();
         let (attached, kinds, links) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Arc::new(Self { name, clock, rooms, table, attached, kinds, turns, links })
+        let register = Register::default();
+        Arc::new(Self { name, clock, rooms, table, attached, kinds, turns, links, register })
     }
 
     /// Returns the identity of this broker.
@@ -103,9 +110,21 @@ impl Hub {
         &self.turns
     }
 
+    /// The clients as those who run the broker see them.
+    pub fn register(&self) -> &Register {
+        &self.register
+    }
+
+    /// Looks at how all clients get on. Call it every [`LOOK`]. Returns what has changed.
+    pub fn look(&self) -> Vec<Change> {
+        let ends = self.rooms.iter().map(|room| (room.id(), room.read().end()));
+        self.register.look(self.clock.time(), ends.collect())
+    }
+
     /// Returns a report on each channel.
     pub fn report(&self) -> Vec<RoomReport> {
-        self.rooms.iter().map(Room::report).collect()
+        let now = self.clock.time();
+        self.rooms.iter().map(|room| room.report(now)).collect()
     }
 
     /// The number of subscriptions that are attached.

@@ -28,15 +28,15 @@ pub struct Finding {
 
 /// Takes messages that come together. Dropping it wakes the subscriptions to which they may go.
 #[derive(Debug)]
-pub struct Publishing<'a> {
+pub struct Taking<'a> {
     hub: &'a Hub,
     finding: &'a mut Finding,
 }
 
 impl Hub {
     /// Begins to take messages that come together.
-    pub fn publishing<'a>(&'a self, finding: &'a mut Finding) -> Publishing<'a> {
-        Publishing { hub: self, finding }
+    pub fn taking<'a>(&'a self, finding: &'a mut Finding) -> Taking<'a> {
+        Taking { hub: self, finding }
     }
 
     /// Takes a message that a publisher sent, and wakes who wants it.
@@ -44,7 +44,7 @@ impl Hub {
     /// # Errors
     /// No channel has the topic, or the channel does not take the message.
     pub fn publish(&self, message: Message, finding: &mut Finding) -> Result<Published, Refusal> {
-        self.publishing(finding).publish(message)
+        self.taking(finding).publish(message)
     }
 
     /// Takes a message that a publisher sent. Have [`Hub::wake_for_taken`] called soon: until then nobody is told of it.
@@ -107,7 +107,7 @@ impl Hub {
     }
 }
 
-impl Publishing<'_> {
+impl Taking<'_> {
     /// Takes a message.
     ///
     /// # Errors
@@ -117,7 +117,7 @@ impl Publishing<'_> {
     }
 }
 
-impl Drop for Publishing<'_> {
+impl Drop for Taking<'_> {
     fn drop(&mut self) {
         self.hub.wake_for_taken(self.finding);
     }

@@ -58,14 +58,20 @@ pub(super) struct Room {
 /// A report on one channel: its counts, and the figures of its partitions.
 #[derive(Clone, Debug)]
 pub struct RoomReport {
+    /// Its id.
+    pub id: ChannelId,
     /// Its human-readable name.
     pub name: String,
     /// The number of messages that arrived so far.
     pub arrived: u64,
     /// The number of last values.
     pub retained: usize,
+    /// Messages that other brokers have, and that did not come here.
+    pub missing: u64,
     /// The partitions.
     pub partitions: Vec<Figures>,
+    /// The age of the oldest message of each, if it is known.
+    pub oldest: Vec<Option<Duration>>,
 }
 
 impl Room {
@@ -149,15 +155,19 @@ impl Room {
         is_over
     }
 
-    pub(super) fn report(&self) -> RoomReport {
+    pub(super) fn report(&self, now: Time) -> RoomReport {
         let channel = self.read();
         let partitions =
             (0..self.rules.partitions.len()).filter_map(|at| channel.figures(PartitionId(at as u8)));
+        let missing = channel.logs().flat_map(|(_, log)| log.missing()).map(|range| range.count());
         RoomReport {
+            id: self.id(),
             name: self.rules.name.clone(),
             arrived: channel.end(),
             retained: channel.retained().len(),
+            missing: missing.fold(0, u64::saturating_add),
             partitions: partitions.collect(),
+            oldest: channel.oldest(now),
         }
     }
 

@@ -13,7 +13,7 @@ use whimbrel_pubsub::message::{Hlc, Message};
 use super::openings::Openings;
 use super::{Access, subscriber};
 use crate::buffer::Published;
-use crate::hub::{ClientId, Finding, Hub};
+use crate::hub::{Client, ClientId, Finding, Hub, Publishing};
 
 /// How long a client may take to say hello.
 const HELLO: Duration = Duration::from_secs(10);
@@ -33,7 +33,11 @@ pub(super) async fn run(hub: Arc<Hub>, mocket: Mocket, access: Arc<Access>) {
         return;
     }
     let client = client_of(mocket.peer_key());
-    let mut session = Session { hub, mocket, access, client, finding: Finding::default(), next: 1 };
+    let name = mocket.peer_key().map_or_else(|| "somebody".to_owned(), |key| key.to_string());
+    let known = Arc::new(Client::new(&name, Some(mocket.peer_addr())));
+    let publishing = Publishing::new(Arc::clone(&hub), Arc::clone(&known));
+    let finding = Finding::default();
+    let mut session = Session { hub, mocket, access, client, known, publishing, finding, next: 1 };
     if let Err(why) = session.serve().await {
         session.mocket.close(MISUSED, &why).await;
     }
@@ -50,6 +54,9 @@ struct Session {
     mocket: Mocket,
     access: Arc<Access>,
     client: ClientId,
+    /// The client as reports name it.
+    known: Arc<Client>,
+    publishing: Publishing,
     finding: Finding,
     /// The number of the next message that is published.
     next: u64,
@@ -128,7 +135,8 @@ impl Session {
                     let hub = Arc::clone(&self.hub);
                     let first = openings.accept(stream.id());
                     let roomy = Arc::clone(&roomy);
-                    subscribers.spawn(subscriber::run(hub, stream, first, self.client, permissions, most, roomy));
+                    let client = (self.client, Arc::clone(&self.known));
+                    subscribers.spawn(subscriber::run(hub, stream, first, client, permissions, most, roomy));
                 }
                 Some(_) = subscribers.join_next() => {}
             }
@@ -140,7 +148,8 @@ impl Session {
         let key = self.mocket.peer_key();
         let permissions = self.access.of(key.as_ref());
         let mut answers = Answers::default();
-        let mut publishing = self.hub.publishing(&mut self.finding);
+        let (mut taken, mut refused) = (0, 0);
+        let mut taking = self.hub.taking(&mut self.finding);
         for payload in received {
             let (number, message) = match ClientFrame::parse(&payload) {
                 Ok(ClientFrame::Publish(number, message)) => (number, Ok(message)),
@@ -155,13 +164,19 @@ impl Session {
             }
             self.next += 1;
             let permitted = message.and_then(|message| may_publish(&permissions, key.as_ref(), message));
-            match permitted.and_then(|message| publishing.publish(message)) {
+            match permitted.and_then(|message| taking.publish(message)) {
                 Ok(Published::Taken(stamp) | Published::Repeated(stamp)) => {
+                    taken += 1;
                     answers.taken(number, stamp.published)
                 }
-                Err(refusal) => answers.refused(number, refusal),
+                Err(refusal) => {
+                    refused += 1;
+                    answers.refused(number, refusal)
+                }
             }
         }
+        drop(taking);
+        self.publishing.on_published(taken, refused);
         answers.close();
         Ok(answers.frames)
     }

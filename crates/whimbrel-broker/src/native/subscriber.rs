@@ -15,7 +15,7 @@ use whimbrel_pubsub::message::ChannelId;
 use whimbrel_pubsub::topic::TopicFilter;
 
 use super::Permissions;
-use crate::hub::{Attach, Attachment, ClientId, Form, Hub, Progress, Sink};
+use crate::hub::{Attach, Attachment, Client, ClientId, Form, Hub, Progress, Promise, Sink};
 use crate::selection::Selection;
 use crate::selector::Selector;
 
@@ -36,7 +36,7 @@ pub(super) async fn run(
     hub: Arc<Hub>,
     mut stream: MessageStream,
     first: Option<Bytes>,
-    client: ClientId,
+    (client, known): (ClientId, Arc<Client>),
     permissions: Arc<Permissions>,
     most: usize,
     roomy: Arc<Semaphore>,
@@ -49,7 +49,7 @@ pub(super) async fn run(
             _ => return,
         },
     };
-    let attached = attach(&hub, client, &permissions, most, &first);
+    let attached = attach(&hub, (client, &known), &permissions, most, &first);
     drop(first);
     let ended = match attached {
         Ok((attachment, subscribed)) => {
@@ -70,7 +70,7 @@ pub(super) async fn run(
 /// Attaches what the first message asks for.
 fn attach(
     hub: &Arc<Hub>,
-    client: ClientId,
+    (client, known): (ClientId, &Arc<Client>),
     permissions: &Permissions,
     most: usize,
     first: &[u8],
@@ -107,9 +107,11 @@ fn attach(
         }
     };
     let selection = Selection::new(filter, selector);
+    let promise = if state.is_some() { Promise::SemiDurable } else { Promise::Nondurable };
     // Frames are alike if packets are as long.
     let form = Form(most as u64);
-    let attachment = hub.attach(client, Attach { selection, recover, slow, start, state, form })?;
+    let mut attachment = hub.attach(client, Attach { selection, recover, slow, start, state, form })?;
+    attachment.introduce(known, promise);
     let subscribed = Subscribed { selector: normal, channels: attachment.channels() };
     Ok((attachment, subscribed))
 }

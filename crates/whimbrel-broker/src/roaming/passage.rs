@@ -12,6 +12,7 @@ use crate::buffer::{Channel, LogIndex, Slot};
 pub struct Passage {
     from: u64,
     until: u64,
+    deliveries: u64,
     crossings: Vec<Crossing>,
 }
 
@@ -33,6 +34,15 @@ impl Passage {
     /// The number of arrivals.
     pub fn arrivals(&self) -> u64 {
         self.until - self.from
+    }
+
+    /// The number of messages that were delivered.
+    pub fn deliveries(&self) -> u64 {
+        self.deliveries
+    }
+
+    pub(super) fn on_delivery(&mut self) {
+        self.deliveries += 1;
     }
 
     /// A message comes that is the next of its origin. Returns whether the passage goes on.
@@ -58,7 +68,7 @@ impl Reader {
             return false;
         }
         let (from, crossings) = (self.tail, Vec::new());
-        self.passage = Some(Passage { from, until: from, crossings });
+        self.passage = Some(Passage { from, until: from, deliveries: 0, crossings });
         true
     }
 

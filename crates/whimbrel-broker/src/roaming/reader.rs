@@ -134,6 +134,11 @@ impl Reader {
         behind + channel.end().saturating_sub(self.tail)
     }
 
+    /// Its place: the next arrival of what came since it attached, and how many of those before are left.
+    pub fn place(&self) -> (u64, u64) {
+        (self.tail, self.behind.map_or(0, |behind| behind.until - behind.next))
+    }
+
     /// Returns the coverage of everything settled so far, told or not.
     pub fn coverage(&self, channel: &Channel) -> ChannelCoverage {
         let mut coverage = ChannelCoverage::default();
@@ -288,6 +293,9 @@ impl Reader {
         let late = stamp.sequence < reading.delivered || reading.unknown.contains(stamp.sequence);
         reading.delivered = reading.delivered.max(stamp.sequence);
         self.totals.recovered += u64::from(recovered);
+        if let Some(passage) = &mut self.passage {
+            passage.on_delivery();
+        }
         let cover = Cover { origin: stamp.origin, range };
         let message = slot.message().clone();
         Some(Told::Delivery(Delivery { cover, stamp, message, recovered, late, retained: false }))

@@ -1,56 +1,191 @@
 //! The status of a broker, as people read it.
 
+use std::net::SocketAddr;
+
 use serde::Deserialize;
 use serde_json::Value;
+use whimbrel_broker::report::{
+    BrokerReport, ChannelReport, LinkReport, PartitionReport, PublisherReports, SubscriberReports,
+};
 
-use crate::shown::{plural, size};
+use crate::shown::{count, delay, plural, size};
+use crate::table::Table;
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct More {
-    name: String,
-    cluster: String,
-    subscriptions: u64,
-    linked: u64,
-    channels: Vec<Channel>,
-}
+/// The most subscribers and publishers shown in text output. JSON output has up to a hundred.
+const SHOWN: usize = 20;
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Channel {
-    name: String,
-    arrived: u64,
-    retained: u64,
-    partitions: Vec<Partition>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Partition {
-    messages: u64,
-    bytes: u64,
-    room: u64,
-    overwritten: u64,
-}
-
-/// Returns the lines about channels and subscriptions.
+/// Returns the lines about channels, other brokers, subscribers and publishers.
 pub(crate) fn describe(more: &Value) -> Vec<String> {
-    let More { name, cluster, subscriptions, linked, channels } = More::deserialize(more).unwrap_or_default();
+    let report = BrokerReport::deserialize(more).unwrap_or_default();
+    let BrokerReport { name, cluster, subscriptions, linked, channels, brokers, subscribers, publishers } =
+        &report;
     let mut lines = vec![
         format!("broker {name} of cluster {cluster}"),
-        format!("{}, linked with {}", plural(subscriptions, "subscription"), plural(linked, "other broker")),
+        format!(
+            "{}, linked with {}",
+            plural(*subscriptions, "subscription"),
+            plural(*linked, "other broker")
+        ),
     ];
-    for Channel { name, arrived, retained, partitions } in &channels {
-        lines.push(format!(
-            "  channel {name}: {arrived} messages so far, last values of {}",
-            plural(*retained, "topic")
-        ));
-        for (at, Partition { messages, bytes, room, overwritten }) in partitions.iter().enumerate() {
-            lines.push(format!(
-                "    partition {at}: holds {messages} of {room} messages ({}), {overwritten} overwritten",
-                size(*bytes)
-            ));
-        }
+    channels.iter().for_each(|channel| lines.extend(describe_channel(channel)));
+    if !brokers.is_empty() {
+        lines.extend(describe_links(brokers));
+    }
+    lines.extend(describe_subscribers(subscribers));
+    lines.extend(describe_publishers(publishers));
+    lines
+}
+
+fn describe_channel(channel: &ChannelReport) -> Vec<String> {
+    let ChannelReport {
+        name,
+        arrived,
+        arrived_per_s,
+        delivered,
+        delivered_per_s,
+        retained,
+        missing,
+        partitions,
+    } = channel;
+    let mut lines = vec![format!(
+        "  channel {name}: {arrived} messages so far ({}/s), {delivered} delivered ({}/s), last values of {}{}",
+        count(*arrived_per_s),
+        count(*delivered_per_s),
+        plural(*retained, "topic"),
+        if *missing == 0 { String::new() } else { format!(", {missing} yet to come from other brokers") },
+    )];
+    let partition = |(at, partition): (usize, &PartitionReport)| {
+        let PartitionReport { messages, bytes, room, overwritten, oldest_s } = partition;
+        let oldest =
+            oldest_s.map_or_else(String::new, |oldest| format!(", the oldest of {}", delay(oldest * 1e6)));
+        format!(
+            "    partition {at}: holds {messages} of {room} messages ({}), {overwritten} overwritten{oldest}",
+            size(*bytes)
+        )
+    };
+    lines.extend(partitions.iter().enumerate().map(partition));
+    lines
+}
+
+fn describe_links(brokers: &[LinkReport]) -> Vec<String> {
+    let mut table =
+        Table::new(&["broker", "address", "linked for", "paths", "rtt", "out/s", "in/s", "behind"]);
+    for broker in brokers {
+        table.row([
+            broker.name.clone(),
+            address(broker.address),
+            broker.linked_s.map_or_else(|| "not linked".to_owned(), |linked| delay(linked * 1e6)),
+            format!("{}/{}", broker.working_paths, broker.paths),
+            broker.rtt_ms.map_or_else(|| "-".to_owned(), |rtt| delay(rtt * 1e3)),
+            count(broker.sent_per_s),
+            count(broker.received_per_s),
+            broker.behind.map_or_else(|| "-".to_owned(), |behind| behind.to_string()),
+        ]);
+    }
+    table.lines()
+}
+
+fn describe_subscribers(subscribers: &SubscriberReports) -> Vec<String> {
+    let SubscriberReports { slow, list, rest } = subscribers;
+    if list.is_empty() {
+        return Vec::new();
+    }
+    let heads =
+        ["subscriber", "address", "filter", "kind", "lag", "out/s", "recovered", "lost", "superseded", ""];
+    let mut table = Table::new(&heads);
+    for subscriber in list.iter().take(SHOWN) {
+        table.row([
+            subscriber.client.clone(),
+            address(subscriber.address),
+            subscriber.filter.clone(),
+            subscriber.promise.clone(),
+            subscriber.lag.to_string(),
+            count(subscriber.delivered_per_s),
+            subscriber.recovered.to_string(),
+            subscriber.lost.to_string(),
+            subscriber.superseded.to_string(),
+            match (subscriber.slow_s, subscriber.recovering) {
+                (Some(slow), _) => format!("SLOW for {}", delay(slow * 1e6)),
+                (None, true) => "recovering".to_owned(),
+                (None, false) => String::new(),
+            },
+        ]);
+    }
+    let mut lines = table.lines();
+    let more = list.len().saturating_sub(SHOWN) as u64 + rest.number;
+    if more > 0 {
+        let lag = rest.lag + list.iter().skip(SHOWN).map(|subscriber| subscriber.lag).sum::<u64>();
+        lines.push(format!("  and {}, which lag by {lag} together", plural(more, "more subscription")));
+    }
+    if *slow > 0 {
+        lines.push(format!("  {} slow", plural(*slow, "subscription")));
     }
     lines
+}
+
+fn describe_publishers(publishers: &PublisherReports) -> Vec<String> {
+    let PublisherReports { number, list, .. } = publishers;
+    if list.is_empty() {
+        return Vec::new();
+    }
+    let mut table = Table::new(&["publisher", "address", "in/s", "taken", "refused"]);
+    for publisher in list.iter().take(SHOWN) {
+        table.row([
+            publisher.client.clone(),
+            address(publisher.address),
+            count(publisher.taken_per_s),
+            publisher.taken.to_string(),
+            publisher.refused.to_string(),
+        ]);
+    }
+    let mut lines = table.lines();
+    let more = number.saturating_sub(list.len().min(SHOWN) as u64);
+    if more > 0 {
+        lines.push(format!("  and {}", plural(more, "more publisher")));
+    }
+    lines
+}
+
+fn address(address: Option<SocketAddr>) -> String {
+    address.map_or_else(|| "?".to_owned(), |address| address.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use whimbrel_broker::report::{SubscriberReport, SubscriberSums};
+
+    use super::*;
+
+    #[test]
+    fn slow_subscribers_are_named_and_what_others_chose_cannot_steer_the_terminal() {
+        let slow = SubscriberReport {
+            client: "board\u{1b}[2J".to_owned(),
+            filter: "prices/#".to_owned(),
+            promise: "nondurable".to_owned(),
+            slow: true,
+            slow_s: Some(12.0),
+            lag: 4_711,
+            ..SubscriberReport::default()
+        };
+        let rest = SubscriberSums { number: 7, lag: 10, ..SubscriberSums::default() };
+        let subscribers = SubscriberReports { slow: 1, list: vec![slow], rest };
+        let report = BrokerReport { subscribers, ..BrokerReport::default() };
+        let lines = describe(&serde_json::to_value(report).unwrap());
+        let row = lines.iter().find(|line| line.contains("prices/#")).unwrap();
+        assert!(row.contains("4711") && row.contains("SLOW for 12.00 s"), "{row}");
+        assert!(!row.contains('\u{1b}') && row.contains("\\u{1b}"), "{row}");
+        assert!(
+            lines.iter().any(|line| line == "  and 7 more subscriptions, which lag by 10 together"),
+            "{lines:?}"
+        );
+    }
+
+    #[test]
+    fn a_report_of_another_version_is_shown_as_far_as_it_goes() {
+        let lines = describe(&serde_json::json!({ "name": "b1", "channels": [{ "name": "all", "new": 5 }] }));
+        assert!(
+            lines[0].starts_with("broker b1") && lines[2].starts_with("  channel all: 0 messages"),
+            "{lines:?}"
+        );
+    }
 }

@@ -5,6 +5,7 @@ mod mqtt;
 mod plan;
 mod run;
 mod sources;
+mod ticking;
 
 use clap::{Args, Subcommand};
 use whimbrel_broker::gateway::mqtt::Password;

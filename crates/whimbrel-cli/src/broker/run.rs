@@ -1,7 +1,7 @@
 //! `whimbrel broker run`: the broker itself.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use clap::Args;
 use whimbrel::{Config, PublicKey};
@@ -9,6 +9,7 @@ use whimbrel_broker::backbone::{self, Mesh};
 use whimbrel_broker::hub::Hub;
 use whimbrel_broker::matching::Limits;
 use whimbrel_broker::native::Access;
+use whimbrel_broker::report::Reporter;
 use whimbrel_broker::serve;
 use whimbrel_broker::settings::{Settings, SettingsError};
 use whimbrel_pubsub::frame::PROTOCOL;
@@ -17,6 +18,7 @@ use whimbrel_service::{Command, ListenOptions, Listening, Service};
 
 use super::mqtt::Mqtt;
 use super::sources::Sources;
+use super::ticking::tick;
 use crate::monitor;
 use crate::output::{note, print_line};
 use crate::process::{RuntimeOptions, STOP_PATIENCE};
@@ -49,15 +51,18 @@ impl RunCommand {
         let hub = Hub::new(settings.name(&endpoint.public_key()), rules, Limits::default());
         let (clients, others) = settings.permissions()?;
         let access = Arc::new(Access::new(clients, others));
-        let joined: Arc<OnceLock<Arc<Mesh>>> = Arc::default();
-        let (shown, mesh) = (Arc::clone(&hub), Arc::clone(&joined));
-        let more = move || report(&shown, mesh.get().map_or(0, |mesh| mesh.linked().len()));
+        let reporter = Reporter::new(Arc::clone(&hub));
+        let shown = reporter.clone();
+        let more = move || serde_json::to_value(shown.report()).unwrap_or_default();
         let file = self.sources.config.as_deref();
         let mut service = monitor::start("broker", &settings.service, file, &endpoint, more).await?;
         let mesh = Mesh::start(Arc::clone(&hub), &endpoint, &settings.peers()?);
-        drop(joined.set(Arc::clone(&mesh)));
+        reporter.join(Arc::clone(&mesh));
+        reporter.register(service.metrics());
+        let watched = reporter.clone();
+        service.set_health(move || watched.health());
         let serving = tokio::spawn(serve(Arc::clone(&hub), mesh, endpoint.clone(), Arc::clone(&access)));
-        let ticking = tokio::spawn(tick(Arc::clone(&hub)));
+        let ticking = tokio::spawn(tick(Arc::clone(&hub), reporter, service.activity()));
         let mqtt = Mqtt::start(&hub, self.sources.mqtt(&settings)?, &settings).await?;
         print_line(format_args!("listening {url}"))?;
         if let Some(mqtt) = &mqtt {
@@ -153,32 +158,4 @@ fn allowed(settings: &Settings) -> Result<Option<BTreeSet<PublicKey>>, SettingsE
     }
     let clients = settings.clients.iter().map(|client| client.key);
     Ok(Some(clients.chain(settings.peers()?.iter().map(|peer| peer.key)).collect()))
-}
-
-/// Has the hub do what is due.
-async fn tick(hub: Arc<Hub>) {
-    let mut interval = tokio::time::interval(Hub::TICK);
-    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    loop {
-        interval.tick().await;
-        hub.tick();
-    }
-}
-
-fn report(hub: &Hub, linked: usize) -> serde_json::Value {
-    let name = hub.name();
-    let channels = hub.report().into_iter().map(|room| {
-        let partitions = room.partitions.iter().map(|figures| {
-            serde_json::json!({
-                "messages": figures.messages, "bytes": figures.bytes, "room": figures.room, "overwritten": figures.overwritten,
-            })
-        });
-        serde_json::json!({
-            "name": room.name, "arrived": room.arrived, "retained": room.retained, "partitions": partitions.collect::<Vec<_>>(),
-        })
-    });
-    serde_json::json!({
-        "name": name.name, "cluster": name.cluster.to_string(), "subscriptions": hub.subscriptions(), "linked": linked,
-        "channels": channels.collect::<Vec<_>>(),
-    })
 }

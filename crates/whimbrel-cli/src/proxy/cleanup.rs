@@ -7,10 +7,11 @@ use crate::output::print_line;
 
 /// Removes what killed proxies left in the kernel: rules and routes for interception.
 ///
-/// Proxies that run are left alone, and so is what others made. The next proxy that intercepts does the same when it starts.
+/// It leaves alone running proxies and what other programs have made. The next proxy that intercepts cleans up, too, when
+/// it starts.
 #[derive(Args, Clone, Debug)]
 pub(super) struct CleanupCommand {
-    /// Take away kill switches, too. Traffic that they reject then goes on without a proxy.
+    /// Remove kill switches, too. The traffic that they reject then goes on without a proxy.
     #[arg(long)]
     all: bool,
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use whimbrel_proxy::Settings;
 use whimbrel_proxy::policy::{
-    Accept, Action, Decision, Dns, Dscp, Key, Origin, Protocol, Rule, Rules, WayIn,
+    Accept, Action, Decision, Dns, Dscp, FlowKey, Origin, Protocol, Rule, Rules, WayIn,
 };
 use whimbrel_proxy::protocol::{Host, InvalidTarget, Target};
 
@@ -14,7 +14,7 @@ use crate::output::print_line;
 use crate::process::Misused;
 use crate::units;
 
-/// Says what becomes of a flow by the rules of a file, and which rule decides.
+/// Says how the rules of a file treat a flow, and which rule decides.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Example:
   whimbrel proxy explain --config proxy.toml tcp 10.1.2.3:443 --from 192.168.0.7:40000")]
@@ -28,7 +28,7 @@ pub(super) struct ExplainCommand {
     /// The program's address and port.
     #[arg(long, value_name = "ADDR", value_parser = units::address, default_value = "127.0.0.1:40000")]
     from: SocketAddr,
-    /// How the program comes in: socks, connect, forward, tproxy or tun. Without it, rules that ask for it are listed.
+    /// The way in that the program uses: socks, connect, forward, tproxy or tun. Without it, rules with `by` are listed.
     #[arg(long, value_name = "WAY")]
     by: Option<WayIn>,
     /// The interface on which its packets arrive.
@@ -57,7 +57,7 @@ impl ExplainCommand {
         let rules = Rules::new(settings.rules.clone()).map_err(|error| Misused(error.to_string()))?;
         let target = self.target()?;
         let origin = Origin { by: self.by, interface: self.interface.map(Into::into), dscp: self.dscp };
-        let key = Key { protocol: self.protocol, target, source: self.from, origin };
+        let key = FlowKey { protocol: self.protocol, target, source: self.from, origin };
         let decision = rules.decide(&key);
         for (at, rule) in unknown(&rules, &decision, &key) {
             let (number, name, asked) = (at + 1, &rule.name, asked(rule, &key.origin));
@@ -105,7 +105,7 @@ impl ExplainCommand {
 fn unknown<'a>(
     rules: &'a Rules,
     decision: &Decision,
-    key: &'a Key,
+    key: &'a FlowKey,
 ) -> impl Iterator<Item = (usize, &'a Rule)> {
     let end = decision.rule.as_ref().map_or(rules.all().len(), |(at, _)| *at);
     let all = rules.all()[..end].iter().enumerate();

@@ -8,45 +8,49 @@ use crate::shown::{delay, plural, size};
 /// The most flows shown in text output. JSON output has up to a thousand.
 const SHOWN: usize = 50;
 
+/// The part of a proxy's status that is its own.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct More {
-    peers: Vec<Peer>,
-    flows: Flows,
+pub(crate) struct More {
+    pub(crate) peers: Vec<Peer>,
+    pub(crate) flows: Flows,
 }
 
+/// A peer of a proxy.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Peer {
+pub(crate) struct Peer {
     name: String,
     key: String,
-    state: String,
+    pub(crate) state: String,
     why: Option<String>,
     connector: Option<String>,
 }
 
+/// The flows of a proxy.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Flows {
-    running: u64,
+pub(crate) struct Flows {
+    pub(crate) running: u64,
     opened: u64,
     refused: u64,
-    list: Vec<Flow>,
+    pub(crate) list: Vec<Flow>,
 }
 
+/// One of them.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Flow {
-    protocol: String,
+pub(crate) struct Flow {
+    pub(crate) protocol: String,
     by_peer: bool,
-    peer: String,
-    target: String,
-    program: Option<String>,
+    pub(crate) peer: String,
+    pub(crate) target: String,
+    pub(crate) program: Option<String>,
     rule: Option<String>,
-    state: String,
+    pub(crate) state: String,
     age_s: u64,
-    to_peer_bytes: u64,
-    from_peer_bytes: u64,
+    pub(crate) to_peer_bytes: u64,
+    pub(crate) from_peer_bytes: u64,
 }
 
 /// Returns the lines about peers and flows.

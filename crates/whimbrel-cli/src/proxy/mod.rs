@@ -17,7 +17,7 @@ use crate::output::print_line;
 use crate::status::StatusCommand;
 use cleanup::CleanupCommand;
 use explain::ExplainCommand;
-pub(crate) use flows::describe;
+pub(crate) use flows::{Flow, More, describe};
 use run::RunCommand;
 use train::TrainCommand;
 
@@ -29,7 +29,7 @@ use train::TrainCommand;
   whimbrel proxy run --socks 127.0.0.1:1080 --peer whimbrel://KEY@server:4433  # on the laptop, with that URL
   curl --proxy socks5h://127.0.0.1:1080 https://example.org/
 
-`whimbrel key show` prints the public half of a key that is there already. In the URL, replace [::1] by a name or address of the
+`whimbrel key show` prints the public half of a key that is there already. In the URL, replace [::1] with a name or address of the
 server. 0.0.0.0/0 is every IPv4 address that the server can reach, including its private networks: name networks where you can.")]
 pub struct ProxyCommand {
     #[command(subcommand)]

@@ -5,11 +5,12 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use whimbrel::{Config, Endpoint};
+use whimbrel::{Config, Endpoint, Identity};
 use whimbrel_proxy::intercept::tun::{Stack, TunSettings};
 use whimbrel_proxy::protocol::PROTOCOL;
 use whimbrel_proxy::upgrade::Parcel;
 use whimbrel_proxy::{Connector, PeerUrl, Proxy, ProxyStatus, Settings, TcpConnector};
+use whimbrel_pubsub::client::{Client, ClientOptions, endpoint_config};
 use whimbrel_service::key::{default_key_file, own_or_new, read_psk, release_reset_salts};
 use whimbrel_service::{Command, ListenOptions, Listening, Service, bind_both_families};
 
@@ -45,7 +46,8 @@ const TCP_NOT_REPLACED: &str = "a proxy with a session over TCP cannot be replac
 ///
 /// With --listen, the first line of output is `listening whimbrel://KEY@HOST:PORT`. Give that URL to --peer at the
 /// other end, with a name or address of this host in place of `[::1]`. --listen lets nobody in without --allow, or a
-/// `[[peer]]` in the file. Both signals are its regular end, with exit code 0; a second one ends it at once.
+/// `[[peer]]` in the file. Both signals are its regular end, with exit code 0; a second one resets
+/// the flows that still run.
 #[derive(Args, Clone, Debug)]
 pub(super) struct RunCommand {
     #[command(flatten)]
@@ -151,8 +153,12 @@ impl RunCommand {
         let file = self.sources.config.as_deref();
         let service = monitor::start("proxy", &settings.service, file, &endpoint, more).await?;
         let mut proxy = Proxy::prepare(settings, &endpoint, service.activity(), note, parcel).await?;
+        let identity = tcp.identity.clone();
         proxy.set_tcp(tcp);
         proxy.set_paths(self.sources.transport.paths.paths()?);
+        if let Some(client) = self.broker_client(settings, &identity).await? {
+            proxy.set_broker(client);
+        }
         proxy.register(service.metrics());
         drop(status.set(proxy.status()));
         if let Some(url) = listening {
@@ -239,6 +245,22 @@ impl RunCommand {
         (options.address, options.psk) = (address, listen.psk);
         let Listening { endpoint, url } = options.listen(note).await?;
         Ok(Bound { endpoint, listening: Some(url.to_string()), tcp })
+    }
+
+    /// Starts a client of the broker that groups go through, if there is one.
+    async fn broker_client(
+        &self,
+        settings: &Settings,
+        identity: &Identity,
+    ) -> anyhow::Result<Option<Client>> {
+        let broker = settings.multicast.as_ref().and_then(|multicast| multicast.broker.as_ref());
+        let Some(broker) = broker else { return Ok(None) };
+        let config = Config::default().transport(settings.transport.clone());
+        let config = endpoint_config(config).identity(identity.clone()).mark(settings.mark());
+        let endpoint = bind_both_families(config.paths(self.sources.transport.paths.paths()?), 0).await?;
+        let mut options = ClientOptions::new(broker.urls.clone());
+        options.name = "proxy".to_owned();
+        Ok(Some(Client::start(endpoint, options)))
     }
 
     fn reload(&self, proxy: &mut Proxy) -> Result<String, String> {

@@ -26,23 +26,23 @@ pub(super) struct Sources {
     /// Let a port of this host stand for a target behind the peer: [ADDRESS:]PORT=HOST:PORT. May be repeated.
     #[arg(long, value_name = "FORWARD")]
     forward: Vec<Forward>,
-    /// The URL of the peer to carry connections to, as it printed it: whimbrel://KEY@HOST:PORT. Replace `[::1]` by a name or
+    /// The URL of the peer to carry connections to, as it printed it: whimbrel://KEY@HOST:PORT. Replace `[::1]` with a name or
     /// address of its host. With whimbrel+tcp, the session is one TCP connection.
     #[arg(long, value_name = "URL")]
     peer: Option<PeerUrl>,
     /// Listen for peers on this address. Only peers that are allowed are let in: see --allow.
     #[arg(long, value_name = "ADDR", value_parser = units::address)]
     listen: Option<SocketAddr>,
-    /// The carrier of the sessions of --listen: `whimbrel`, or `tcp` for one TCP connection each, to compare with [default:
-    /// whimbrel].
+    /// The carrier of the sessions of --listen: `whimbrel`, or, for comparison, `tcp`, with a TCP connection for each
+    /// [default: whimbrel].
     #[arg(long, value_name = "CONNECTOR", requires = "listen")]
     connector: Option<Connector>,
-    /// Let the peer with this key open these targets from here: KEY=NETWORK:PORTS, also several with commas, and names
-    /// such as *.example.org:443. Networks do not include loopback unless they are within it, such as 127.0.0.1:22; 0.0.0.0/0
+    /// Let the peer with this key open these targets from here: KEY=NETWORK:PORTS, or names such as *.example.org:443,
+    /// separated by commas. A network includes loopback only if it lies within it, as 127.0.0.1:22 does. 0.0.0.0/0
     /// does include private networks. May be repeated.
     #[arg(long, value_name = "KEY=TARGETS", allow_hyphen_values = true)]
     allow: Vec<Allowed>,
-    /// Have this dictionary ready for peers whose rules use it. `whimbrel proxy train` makes one. May be repeated.
+    /// Load this dictionary for peers whose rules use it. `whimbrel proxy train` makes one. May be repeated.
     #[arg(long, value_name = "FILE")]
     dictionary: Vec<PathBuf>,
     /// Our own key file. It is made if it is missing [default: ~/.config/whimbrel/key].

@@ -18,10 +18,10 @@ const MOST_TRIED: usize = 2_000;
 
 /// Makes a dictionary from examples. It lets even the first record of the same kind compress well.
 ///
-/// Give it some hundreds of records such as your programs send: files with a record each, or files with a record in each
-/// line. Copy the dictionary to the hosts of both proxies, name it there under [dictionaries] (or with --dictionary), and
-/// name it in a rule together with a `compression`. Both ends must have the same file; if one lacks it, records are
-/// compressed without it, and datagrams not at all. A dictionary contains parts of the examples: do not make one of secrets.
+/// Give it a few hundred records like those that your programs send, with one in each file or one on each line. Copy the
+/// dictionary to the hosts of both proxies, name it there under [dictionaries] (or with --dictionary), and name it in a
+/// rule that has a `compression`. Both ends must have the same file; if one lacks it, records are
+/// compressed without it, and datagrams not at all. A dictionary contains parts of the examples: use no secrets for them.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:
   whimbrel proxy train records/*.xml --out cot.dict
@@ -33,10 +33,10 @@ pub(super) struct TrainCommand {
     /// Where to write the dictionary.
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
-    /// The size of the dictionary. 16 KB suits records of up to some KB.
+    /// The size of the dictionary, 1 KB to 256 KB. 16 KB suits records of up to a few KB.
     #[arg(long, value_name = "SIZE", value_parser = units::bytes, default_value = "16KB")]
     size: u64,
-    /// The unit that is a record [default: a line if there is one FILE, else a file].
+    /// The unit that counts as a record [default: a line if there is one FILE, else a file].
     #[arg(long, value_name = "WHAT")]
     records: Option<Records>,
 }

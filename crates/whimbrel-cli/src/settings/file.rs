@@ -16,13 +16,15 @@ use crate::output::note;
 use crate::process::Misused;
 
 /// The settings without a default.
-pub(super) const OPTIONAL: [&str; 9] = [
+pub(super) const OPTIONAL: [&str; 11] = [
     "listen.address",
     "listen.key",
     "listen.psk",
     "listen.allow",
     "service.control",
     "service.metrics",
+    "service.dashboard.address",
+    "service.dashboard.hosts",
     "service.activity.path",
     "service.activity.most_bytes",
     "service.activity.keep",

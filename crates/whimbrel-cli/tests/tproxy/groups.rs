@@ -191,6 +191,46 @@ fn proxies_without_rights_send_on_by_themselves_and_feed_nobody() {
     hear_once(&sites, false);
 }
 
+#[test]
+fn groups_go_through_a_broker_once_to_every_network_that_wants_them() {
+    let Some(networks) = Networks::new("groups-broker") else { return };
+    let hall = Net::new().unwrap();
+    networks.far.cable("lan1", &hall, "eth0", "3");
+    for (net, via) in [(&hall, "3"), (&networks.client, "1")] {
+        net.command(&format!("ip -4 route replace default via 10.{via}.0.1"));
+    }
+    let homes = ["one", "there", "broker"].map(|end| Home::new(&format!("groups-broker-{end}")));
+    let [one, there, at] = &homes;
+    let keys = [key(one), key(there)];
+    let client = |key: &str| format!("[[client]]\nkey = '{key}'\npublish = 'm/#'\nsubscribe = 'm/#'\n");
+    std::fs::write(at.file("broker.toml"), [client(&keys[0]), client(&keys[1])].concat()).unwrap();
+    let mut command = whimbrel(at);
+    command.args(["broker", "run", "--listen", "10.2.0.1:0", "--config"]).arg(at.file("broker.toml"));
+    let broker = networks.gate.run(|| Running::listening(&mut command));
+    let text = |device: &str, address: &str, peer: &str, more: &str| {
+        format!(
+            "[listen]\naddress = '{address}'\n[[peer]]\nkey = '{peer}'\n[multicast]\ninterfaces = ['{device}']\n{more}\n\
+             [multicast.broker]\nurls = ['{}']\ntopic = 'm'\n",
+            broker.listening
+        )
+    };
+    let _near = start(&networks.gate, one, &text("lan0", "10.2.0.1:0", &keys[1], GROUPS), true);
+    // This one carries nothing itself.
+    let wants = text("lan1", "10.2.0.2:0", &keys[0], "") + "send_on = ['239.1.2.3:5000']\n";
+    let _far = start(&networks.far, there, &wants, true);
+    let (from, to) = (Member::new(&networks.client, "eth0", V4), Member::new(&hall, "eth0", V4));
+    assert_eq!(joined([&from, &to], "begin").to_string(), "10.1.0.2:5000", "the true source");
+    std::thread::sleep(Duration::from_millis(500));
+    for word in ["one", "another"] {
+        from.send(word);
+        assert_eq!(to.heard(word, Duration::from_secs(1)).len(), 1);
+        assert_eq!(from.heard(word, Duration::from_millis(100)).len(), 1, "only its own comes back");
+    }
+    // What any client publishes is sent on only if it is a datagram of a proxy's.
+    to.send("not carried");
+    assert_eq!(from.heard("not carried", Duration::from_millis(500)).len(), 0);
+}
+
 #[allow(unsafe_code, reason = "the standard library cannot choose the interface")]
 fn multicast_by(socket: &UdpSocket, own: &str) {
     let own: std::net::Ipv4Addr = own.parse().unwrap();

@@ -50,6 +50,7 @@ pub enum Direction {
 
 /// The settings of a relay.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct RelayConfig {
     /// The address that clients send to. Port 0 lets the system choose.
     pub listen: SocketAddr,
@@ -67,6 +68,16 @@ pub struct RelayConfig {
     /// 256.
     pub clients_max: usize,
 }
+
+whimbrel_proto::setters!(RelayConfig {
+    listen: SocketAddr,
+    to: SocketAddr,
+    up: LinkConfig,
+    down: LinkConfig,
+    seed: u64,
+    rebind_every: Option<Duration>,
+    clients_max: usize,
+});
 
 impl RelayConfig {
     /// Creates settings for a perfect wire from `listen` to `to`.

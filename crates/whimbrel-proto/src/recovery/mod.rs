@@ -421,15 +421,16 @@ impl<I: Copy> Recovery<I> {
         Ok(told.packets)
     }
 
+    /// Declares packets lost. Returns the bytes of those that count as loss: MTU probes do not.
     fn detect(&mut self, now: Time, by: LossTrigger, tell: &mut impl FnMut(Fate, &I)) -> u64 {
-        let (packets, bytes) = self.sent.detect_lost(now, &self.rtt, |item| tell(Fate::Lost, item));
-        if packets > 0 {
+        let lost = self.sent.detect_lost(now, &self.rtt, |item| tell(Fate::Lost, item));
+        if lost.packets > 0 {
             self.lost_by = by;
         }
-        self.counters.lost_packets += packets;
-        self.counters.lost_bytes += bytes;
-        self.loss.on_lost(packets);
-        bytes
+        self.counters.lost_packets += lost.packets;
+        self.counters.lost_bytes += lost.bytes;
+        self.loss.on_lost(lost.packets - lost.probes);
+        lost.bytes - lost.probe_bytes
     }
 
     /// Returns when [`Recovery::handle_timeout`] is due.
@@ -582,6 +583,26 @@ mod tests {
             matches!(recovery.permit(now + 2 * MS, 1200), Permit::Blocked),
             "the same report shows nothing more"
         );
+    }
+
+    #[test]
+    fn regression_a_lost_mtu_probe_is_no_loss_of_the_path() {
+        for (size, share) in [(1452, 0.0), (1200, 0.2)] {
+            let mut recovery = Recovery::new(Time::ZERO, Congestion::default(), 1200);
+            recovery.on_first_rtt(Time::ZERO, 20 * MS);
+            for size in [1200, size, 1200, 1200, 1200] {
+                recovery.on_sent(Time::ZERO + MS, size, true, &[()]);
+            }
+            let mut sack = acked(0);
+            sack.ranges = [0..=0, 2..=4].into();
+            let mut lost = 0;
+            let at = Time::ZERO + 21 * MS;
+            let told =
+                recovery.on_sack(at, &sack, SackPath::Own, |fate, ()| lost += u64::from(fate == Fate::Lost));
+            assert_eq!(told, Ok(4));
+            recovery.handle_timeout(at + 100 * MS, |fate, ()| lost += u64::from(fate == Fate::Lost));
+            assert_eq!((lost, recovery.loss()), (1, share), "a packet of {size} bytes");
+        }
     }
 
     #[test]

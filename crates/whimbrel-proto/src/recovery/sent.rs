@@ -36,10 +36,36 @@ pub(super) struct Sent {
 }
 
 impl Sent {
+    /// Returns whether the packet probes for a larger size than the path is known to allow.
+    fn is_mtu_probe(&self, full_size: u64) -> bool {
+        self.size > full_size
+    }
+
     /// Returns whether the packet is as long as the path allows, or ended at a whole block of the cipher. Longer
     /// packets do not count, because they probe for a larger size.
     fn is_full(&self, full_size: u64) -> bool {
         self.size <= full_size && self.size + CIPHER_BLOCK > full_size
+    }
+}
+
+/// Counts of packets that were declared lost.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct DeclaredLost {
+    pub(super) packets: u64,
+    pub(super) bytes: u64,
+    /// The MTU probes among them. Their loss says nothing of congestion (RFC 9000 section 14.4), nor of what other packets meet.
+    pub(super) probes: u64,
+    pub(super) probe_bytes: u64,
+}
+
+impl DeclaredLost {
+    fn count(&mut self, packet: &Sent, full_size: u64) {
+        self.packets += 1;
+        self.bytes += packet.size;
+        if packet.is_mtu_probe(full_size) {
+            self.probes += 1;
+            self.probe_bytes += packet.size;
+        }
     }
 }
 
@@ -353,11 +379,11 @@ impl<I: Copy> SentPackets<I> {
         numbered.filter(|(_, packet)| lost(packet)).map(|(number, _)| number).collect()
     }
 
-    /// Declares packets lost by a later acknowledgement or their own deadline. Returns how many packets and bytes.
-    pub(super) fn detect_lost(&mut self, now: Time, rtt: &Rtt, mut on_item: impl FnMut(&I)) -> (u64, u64) {
+    /// Declares packets lost by a later acknowledgement or their own deadline.
+    pub(super) fn detect_lost(&mut self, now: Time, rtt: &Rtt, mut on_item: impl FnMut(&I)) -> DeclaredLost {
         self.trim(now, rtt);
         self.advance_scan();
-        let (mut packets, mut bytes) = (0, 0);
+        let mut lost = DeclaredLost::default();
         let mut item = None;
         let deadline = rtt.deadline();
         for number in self.scan_from..self.next_number() {
@@ -380,15 +406,14 @@ impl<I: Copy> SentPackets<I> {
             self.packets[index].state = PacketState::Lost { at: now, overdue };
             self.full.lost += u64::from(packet.is_full(self.full_size));
             self.in_flight -= packet.size;
-            packets += 1;
-            bytes += packet.size;
+            lost.count(&packet, self.full_size);
             for at in at..at + packet.items as usize {
                 on_item(&self.items[at]);
             }
             item = Some(at + packet.items as usize);
         }
         self.advance_scan();
-        (packets, bytes)
+        lost
     }
 
     fn is_lost(&self, now: Time, number: u64, packet: &Sent, rtt: &Rtt, deadline: Duration) -> bool {
@@ -581,10 +606,10 @@ mod tests {
         let next = sent.next_number();
         // All packets but the one before the number left out are acknowledged.
         sent.on_sack(&sack(&[(next - 2, next - 1), (0, next - 5)]), |_| (), |()| ());
-        assert_eq!(sent.detect_lost(now, &rtt, |()| ()), (0, 0));
+        assert_eq!(sent.detect_lost(now, &rtt, |()| ()).packets, 0);
         sent.push(now, 100, Snapshot::default(), &[]);
         sent.on_sack(&sack(&[(next - 2, next), (0, next - 5)]), |_| (), |()| ());
-        assert_eq!(sent.detect_lost(now, &rtt, |()| ()), (1, 100));
+        assert_eq!(sent.detect_lost(now, &rtt, |()| ()).packets, 1);
     }
 
     /// A peer that acknowledged nothing and made this end send SACKs let these pile up behind a lost packet until the
@@ -594,7 +619,7 @@ mod tests {
         let (mut sent, rtt, mut now) = (SentPackets::<()>::new(1500), Rtt::default(), Time::ZERO);
         sent.push(now, 100, Snapshot::default(), &[]);
         now += rtt.deadline();
-        assert_eq!(sent.detect_lost(now, &rtt, |()| ()), (1, 100));
+        assert_eq!(sent.detect_lost(now, &rtt, |()| ()).packets, 1);
         for _ in 0..10_000 {
             now += Duration::from_millis(1);
             sent.push_untracked(now, &rtt);

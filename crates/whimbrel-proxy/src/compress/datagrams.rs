@@ -2,10 +2,10 @@
 
 use bytes::Bytes;
 
-use super::Malformed;
 use super::decoder::Decoder;
 use super::dictionary::Dictionary;
 use super::encoder::{Encoder, Failed};
+use super::malformed::MalformedCompression;
 use super::method::{Algorithm, Method};
 
 /// The first bytes of every frame of Zstandard (RFC 8878 section 3.1.1). They are left out on the link.
@@ -44,15 +44,15 @@ impl DatagramCodec {
     ///
     /// # Errors
     /// The bytes are malformed, or make more than `most`.
-    pub fn unpack(&mut self, packed: &[u8], most: usize) -> Result<Bytes, Malformed> {
-        self.decoder.restart(self.method).map_err(|_| Malformed)?;
+    pub fn unpack(&mut self, packed: &[u8], most: usize) -> Result<Bytes, MalformedCompression> {
+        self.decoder.restart(self.method).map_err(|_| MalformedCompression)?;
         let mut room = vec![0; most + 1];
         if self.method.algorithm() == Algorithm::Zstd {
             self.decoder.decode(&MAGIC, &mut room)?;
         }
         let (taken, made) = self.decoder.decode(packed, &mut room)?;
         if taken < packed.len() || made > most {
-            return Err(Malformed);
+            return Err(MalformedCompression);
         }
         Ok(Bytes::copy_from_slice(&room[..made]))
     }

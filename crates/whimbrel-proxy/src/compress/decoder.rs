@@ -5,15 +5,15 @@ use flate2::{Decompress, FlushDecompress, Status};
 use liblzma::stream::{Action, Stream};
 use zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer, ResetDirective};
 
-use super::Malformed;
 use super::dictionary::Dictionary;
 use super::encoder::{Failed, WINDOW_LOG, xz_filters};
+use super::malformed::MalformedCompression;
 use super::method::{Algorithm, Method};
 
 /// A context that undoes compression.
-pub struct Decoder(Inner);
+pub struct Decoder(DecoderContext);
 
-enum Inner {
+enum DecoderContext {
     Zlib(Decompress),
     Xz(Stream),
     Zstd(DCtx<'static>),
@@ -32,9 +32,9 @@ impl Decoder {
     /// There is no memory for it.
     pub fn new(method: Method, dictionary: Option<&Dictionary>) -> Result<Self, Failed> {
         Ok(Self(match method.algorithm() {
-            Algorithm::Zlib => Inner::Zlib(Decompress::new(false)),
+            Algorithm::Zlib => DecoderContext::Zlib(Decompress::new(false)),
             Algorithm::Xz => {
-                Inner::Xz(Stream::new_raw_decoder(&xz_filters(method.level())?).map_err(|_| Failed)?)
+                DecoderContext::Xz(Stream::new_raw_decoder(&xz_filters(method.level())?).map_err(|_| Failed)?)
             }
             Algorithm::Zstd => {
                 let mut context = DCtx::try_create().ok_or(Failed)?;
@@ -42,7 +42,7 @@ impl Decoder {
                 if let Some(dictionary) = dictionary {
                     context.ref_ddict(dictionary.for_decoding().ok_or(Failed)?).map_err(|_| Failed)?;
                 }
-                Inner::Zstd(context)
+                DecoderContext::Zstd(context)
             }
         }))
     }
@@ -52,7 +52,7 @@ impl Decoder {
     ///
     /// # Errors
     /// The bytes are malformed.
-    pub fn decode(&mut self, bytes: &[u8], room: &mut [u8]) -> Result<(usize, usize), Malformed> {
+    pub fn decode(&mut self, bytes: &[u8], room: &mut [u8]) -> Result<(usize, usize), MalformedCompression> {
         let (mut taken, mut made) = (0, 0);
         loop {
             let (took, gave) = self.step(&bytes[taken..], &mut room[made..])?;
@@ -61,7 +61,7 @@ impl Decoder {
                 return Ok((taken, made));
             }
             if took == 0 && gave == 0 {
-                return Err(Malformed);
+                return Err(MalformedCompression);
             }
         }
     }
@@ -70,40 +70,42 @@ impl Decoder {
     ///
     /// # Errors
     /// There is no memory for it.
-    pub(super) fn restart(&mut self, method: Method) -> Result<(), Failed> {
+    pub(crate) fn restart(&mut self, method: Method) -> Result<(), Failed> {
         match &mut self.0 {
-            Inner::Zlib(context) => context.reset(false),
-            Inner::Xz(_) => *self = Self::new(method, None)?,
-            Inner::Zstd(context) => {
+            DecoderContext::Zlib(context) => context.reset(false),
+            DecoderContext::Xz(_) => *self = Self::new(method, None)?,
+            DecoderContext::Zstd(context) => {
                 context.reset(ResetDirective::SessionOnly).map_err(|_| Failed)?;
             }
         }
         Ok(())
     }
 
-    fn step(&mut self, bytes: &[u8], room: &mut [u8]) -> Result<(usize, usize), Malformed> {
+    fn step(&mut self, bytes: &[u8], room: &mut [u8]) -> Result<(usize, usize), MalformedCompression> {
         match &mut self.0 {
-            Inner::Zlib(context) => {
+            DecoderContext::Zlib(context) => {
                 let before = (context.total_in(), context.total_out());
-                let status = context.decompress(bytes, room, FlushDecompress::None).map_err(|_| Malformed)?;
+                let status = context
+                    .decompress(bytes, room, FlushDecompress::None)
+                    .map_err(|_| MalformedCompression)?;
                 // An encoder flushes and never ends.
                 if status == Status::StreamEnd {
-                    return Err(Malformed);
+                    return Err(MalformedCompression);
                 }
                 Ok(((context.total_in() - before.0) as usize, (context.total_out() - before.1) as usize))
             }
-            Inner::Xz(context) => {
+            DecoderContext::Xz(context) => {
                 let before = (context.total_in(), context.total_out());
-                let status = context.process(bytes, room, Action::Run).map_err(|_| Malformed)?;
+                let status = context.process(bytes, room, Action::Run).map_err(|_| MalformedCompression)?;
                 if status == liblzma::stream::Status::StreamEnd {
-                    return Err(Malformed);
+                    return Err(MalformedCompression);
                 }
                 Ok(((context.total_in() - before.0) as usize, (context.total_out() - before.1) as usize))
             }
-            Inner::Zstd(context) => {
+            DecoderContext::Zstd(context) => {
                 let mut input = InBuffer::around(bytes);
                 let mut output = OutBuffer::around(room);
-                context.decompress_stream(&mut output, &mut input).map_err(|_| Malformed)?;
+                context.decompress_stream(&mut output, &mut input).map_err(|_| MalformedCompression)?;
                 Ok((input.pos, output.pos()))
             }
         }

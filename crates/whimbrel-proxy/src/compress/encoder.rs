@@ -19,9 +19,9 @@ const XZ_WINDOW: u32 = 64 * 1024;
 const LEAST_ROOM: usize = 256;
 
 /// A context that compresses.
-pub struct Encoder(Inner);
+pub struct Encoder(EncoderContext);
 
-enum Inner {
+enum EncoderContext {
     Zlib(Compress),
     Xz(Stream),
     Zstd(CCtx<'static>),
@@ -45,11 +45,13 @@ impl Encoder {
     /// There is no memory for it.
     pub fn new(method: Method, dictionary: Option<&Dictionary>) -> Result<Self, Failed> {
         Ok(Self(match method.algorithm() {
-            Algorithm::Zlib => Inner::Zlib(Compress::new(Compression::new(method.level().into()), false)),
-            Algorithm::Xz => {
-                Inner::Xz(Stream::new_raw_encoder(&xz_filters(method.level())?).map_err(|_| Failed)?)
+            Algorithm::Zlib => {
+                EncoderContext::Zlib(Compress::new(Compression::new(method.level().into()), false))
             }
-            Algorithm::Zstd => Inner::Zstd(zstd(method.level(), dictionary)?),
+            Algorithm::Xz => {
+                EncoderContext::Xz(Stream::new_raw_encoder(&xz_filters(method.level())?).map_err(|_| Failed)?)
+            }
+            Algorithm::Zstd => EncoderContext::Zstd(zstd(method.level(), dictionary)?),
         }))
     }
 
@@ -59,9 +61,9 @@ impl Encoder {
     /// There is no memory for it.
     pub(super) fn restart(&mut self, method: Method) -> Result<(), Failed> {
         match &mut self.0 {
-            Inner::Zlib(context) => context.reset(),
-            Inner::Xz(_) => *self = Self::new(method, None)?,
-            Inner::Zstd(context) => {
+            EncoderContext::Zlib(context) => context.reset(),
+            EncoderContext::Xz(_) => *self = Self::new(method, None)?,
+            EncoderContext::Zstd(context) => {
                 context.reset(ResetDirective::SessionOnly).map_err(|_| Failed)?;
             }
         }
@@ -74,9 +76,9 @@ impl Encoder {
     /// The context cannot be used any more.
     pub fn encode(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Failed> {
         match &mut self.0 {
-            Inner::Zlib(context) => encode_zlib(context, bytes, out),
-            Inner::Xz(context) => encode_xz(context, bytes, out),
-            Inner::Zstd(context) => encode_zstd(context, bytes, out),
+            EncoderContext::Zlib(context) => encode_zlib(context, bytes, out),
+            EncoderContext::Xz(context) => encode_xz(context, bytes, out),
+            EncoderContext::Zstd(context) => encode_zstd(context, bytes, out),
         }
     }
 }

@@ -11,7 +11,7 @@ const SMALLEST: usize = 1024;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CannotTrain {
     /// There are too few examples.
-    #[error("there are only {0} records, which is too few: give at least 8, and better some hundreds")]
+    #[error("there are only {0} records, which is too few: give at least 8, or better, a few hundred")]
     TooFew(usize),
     /// The size cannot be.
     #[error("a dictionary cannot have {0} bytes: choose 1 KB to 256 KB, such as --size 16KB")]

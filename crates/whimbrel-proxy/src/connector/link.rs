@@ -3,13 +3,14 @@
 use bytes::Bytes;
 use whimbrel::{CloseReason, Events, EventsError, Mocket, PathState, PathStats};
 
-use super::Connector;
+use super::failure::Failure;
+use super::kind::Connector;
 use super::messages::{Messages, tag};
-use super::stream::{Failure, Stream};
+use super::network::network;
+use super::stream::Stream;
 use super::tcp::{TcpLink, TcpWatch};
 use crate::policy::Network;
 use crate::protocol::{Cap, Manner};
-use crate::relay::network;
 
 /// The length of gathered messages over TCP: about a packet.
 const TCP_MESSAGE: usize = 1_200;

@@ -7,7 +7,7 @@ use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use whimbrel_service::ListenSettings;
 
-use super::Connector;
+use super::kind::Connector;
 
 /// Where a proxy listens for peers. In a file, all stands in one section.
 #[derive(Clone, Debug, Default)]

@@ -3,48 +3,20 @@
 //!
 //! A session opens and accepts streams with an opening, and sends messages. [`Link`] has that, and no more.
 
+mod failure;
+mod kind;
 mod link;
 mod listen;
 mod messages;
+mod network;
 mod stream;
 pub(crate) mod tcp;
 mod url;
 
+pub(crate) use failure::Failure;
+pub use kind::Connector;
 pub(crate) use link::{Link, LinkEnd};
 pub use listen::Listen;
 pub(crate) use messages::Messages;
-pub(crate) use stream::{Failure, Stream, StreamReader, StreamWriter};
+pub(crate) use stream::{Stream, StreamReader, StreamWriter};
 pub use url::{PeerUrl, PeerUrlError};
-
-use serde::{Deserialize, Serialize};
-
-/// A way to carry a session.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Connector {
-    /// Whimbrel's transport.
-    #[default]
-    Whimbrel,
-    /// One TCP connection, sealed by the same keys. A session ends with it; there is one path, and there are no priorities.
-    Tcp,
-}
-
-impl Connector {
-    /// Returns its name, as in a file.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Whimbrel => "whimbrel",
-            Self::Tcp => "tcp",
-        }
-    }
-}
-
-impl std::str::FromStr for Connector {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let all = [Self::Whimbrel, Self::Tcp];
-        let found = all.into_iter().find(|connector| connector.name() == text);
-        found.ok_or_else(|| format!("`{text}` is no connector: write whimbrel or tcp"))
-    }
-}

@@ -5,33 +5,10 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use tokio::io::AsyncWrite;
-use whimbrel::{StreamId, StreamIoError};
+use whimbrel::StreamId;
 
+use super::failure::Failure;
 use super::tcp::{TcpReader, TcpStreamEnds, TcpWriter};
-
-/// Why a stream cannot be read or written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Failure {
-    /// The peer has ended its direction early, with this code.
-    Reset(u64),
-    /// The peer reads no more.
-    Stopped(u64),
-    /// This end has ended it.
-    Ended,
-    /// The link is over.
-    Over,
-}
-
-impl From<StreamIoError> for Failure {
-    fn from(error: StreamIoError) -> Self {
-        match error {
-            StreamIoError::Reset(code) => Self::Reset(code.0),
-            StreamIoError::Stopped(code) => Self::Stopped(code.0),
-            StreamIoError::Ended => Self::Ended,
-            _ => Self::Over,
-        }
-    }
-}
 
 /// A stream. See [`whimbrel::Stream`].
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use whimbrel::{Url, UrlError};
 
-use super::Connector;
+use super::kind::Connector;
 
 /// The prefix of the URL of a peer that is dialled over TCP.
 const TCP: &str = "whimbrel+tcp://";

@@ -38,6 +38,8 @@ pub struct Flow<P, C> {
     hand: InHand,
     /// Behind what is in hand to the peer.
     held: Held,
+    /// Small writes of the program that wait for others. Nothing is in hand to the peer meanwhile.
+    small: BytesMut,
     /// The bytes read from the peer while the flow is taken apart. They may come in a great many parts.
     gathered: BytesMut,
     /// Nothing is handed on meanwhile, so that both ends wait.
@@ -91,13 +93,16 @@ impl<P: Program, C: Channel> Flow<P, C> {
 
     /// A flow that goes on where another, of which this is in hand, was taken apart.
     pub fn resume(program: P, channel: C, hand: InHand) -> Self {
-        let (held, gathered) = (Held::default(), BytesMut::new());
-        Self { program, channel, hand, held, gathered, is_held: false, ended: None }
+        let (held, small, gathered) = (Held::default(), BytesMut::new(), BytesMut::new());
+        Self { program, channel, hand, held, small, gathered, is_held: false, ended: None }
     }
 
     /// Takes the flow apart. Nothing is closed.
     pub fn into_parts(mut self) -> (P, C, InHand) {
         self.hand.out = self.held.join(&self.hand.out);
+        if !self.small.is_empty() {
+            self.hand.out = self.small.freeze();
+        }
         (self.program, self.channel, self.hand)
     }
 
@@ -216,6 +221,7 @@ impl<P: Program, C: Channel> Flow<P, C> {
         }
         (self.hand.out, self.hand.back) = (Bytes::new(), Vec::new());
         self.held.clear();
+        self.small.clear();
         *self.ended.insert(ended)
     }
 
@@ -236,10 +242,17 @@ impl<P: Program, C: Channel> Flow<P, C> {
             }
             match self.hand.out_state {
                 Direction::Open => match self.program.poll_read(cx) {
-                    Poll::Ready(Ok(Some(bytes))) => self.hand.out = bytes,
-                    Poll::Ready(Ok(None)) => self.hand.out_state = Direction::Ending,
+                    Poll::Ready(Ok(Some(bytes))) => self.on_read(bytes),
+                    Poll::Ready(Ok(None)) => {
+                        self.hand.out_state = Direction::Ending;
+                        self.hand.out = self.small.split().freeze();
+                    }
                     Poll::Ready(Err(_)) => return Err(Ended::ResetByProgram),
-                    Poll::Pending => return Ok(Step::Waits),
+                    Poll::Pending if self.small.is_empty() => return Ok(Step::Waits),
+                    Poll::Pending => match self.channel.poll_gathered(cx) {
+                        Poll::Ready(()) => self.hand.out = self.small.split().freeze(),
+                        Poll::Pending => return Ok(Step::Waits),
+                    },
                 },
                 Direction::Ending => {
                     self.channel.finish();
@@ -249,6 +262,19 @@ impl<P: Program, C: Channel> Flow<P, C> {
             }
         }
         Ok(Step::Tired)
+    }
+
+    /// Takes what the program wrote, at once or together with what it writes soon.
+    fn on_read(&mut self, bytes: Bytes) {
+        let enough = self.channel.gathers();
+        if self.small.is_empty() && bytes.len() >= enough {
+            self.hand.out = bytes;
+            return;
+        }
+        self.small.extend_from_slice(&bytes);
+        if self.small.len() >= enough {
+            self.hand.out = self.small.split().freeze();
+        }
     }
 
     /// Takes more from the program while the peer cannot be reached.

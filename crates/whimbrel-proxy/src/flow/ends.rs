@@ -52,6 +52,17 @@ pub trait Channel {
     /// The peer reads no more, or the session is over.
     fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &mut Bytes) -> Poll<Result<(), Broken>>;
 
+    /// The bytes that small writes of the program are gathered to, before they are written together. Default: 0, so that each is written at
+    /// once.
+    fn gathers(&self) -> usize {
+        0
+    }
+
+    /// Ready once what was gathered has waited long enough. The time begins when this is asked for the first time after a write.
+    fn poll_gathered(&mut self, _cx: &mut Context<'_>) -> Poll<()> {
+        Poll::Ready(())
+    }
+
     /// Ready once the peer reads no more.
     fn poll_stopped(&mut self, cx: &mut Context<'_>) -> Poll<Broken>;
 

@@ -2,6 +2,7 @@
 //! can do ([`Program`], [`Channel`]), so that it runs over real sockets and in the simulator alike.
 
 mod body;
+pub mod compressed;
 mod ends;
 mod hold;
 

@@ -22,14 +22,14 @@ const MOST_HEADERS: usize = 64;
 
 /// A request for a tunnel.
 #[derive(Debug, PartialEq, Eq)]
-struct Request {
+struct ConnectRequest {
     target: Target,
     /// The bytes that the program sent behind its request.
     first: Bytes,
 }
 
 /// Why a request is refused: the status line, and a sentence.
-type Refusal = (&'static str, String);
+type HttpRefusal = (&'static str, String);
 
 impl Ingress {
     /// Serves HTTP CONNECT on this listener.
@@ -47,7 +47,7 @@ impl Ingress {
         let Accepted { mut tcp, from, place } = accepted;
         let Ok(request) = timeout(PATIENCE, read(&mut tcp)).await else { return Ok(()) };
         drop(place);
-        let Request { target, first } = match request? {
+        let ConnectRequest { target, first } = match request? {
             Ok(request) => request,
             Err(refusal) => return refuse(tcp, &refusal).await,
         };
@@ -73,7 +73,7 @@ fn status(outcome: Outcome) -> &'static str {
     }
 }
 
-async fn refuse(mut tcp: TcpStream, (status, why): &Refusal) -> io::Result<()> {
+async fn refuse(mut tcp: TcpStream, (status, why): &HttpRefusal) -> io::Result<()> {
     let answer = format!(
         "HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{why}\n",
         why.len() + 1
@@ -83,7 +83,7 @@ async fn refuse(mut tcp: TcpStream, (status, why): &Refusal) -> io::Result<()> {
 }
 
 /// Reads a request, or what is wrong with it.
-async fn read(tcp: &mut TcpStream) -> io::Result<Result<Request, Refusal>> {
+async fn read(tcp: &mut TcpStream) -> io::Result<Result<ConnectRequest, HttpRefusal>> {
     let mut bytes = BytesMut::with_capacity(1024);
     loop {
         if tcp.read_buf(&mut bytes).await? == 0 {
@@ -99,14 +99,14 @@ async fn read(tcp: &mut TcpStream) -> io::Result<Result<Request, Refusal>> {
             None => {}
             Some(Err(refusal)) => return Ok(Err(refusal)),
             Some(Ok((target, length))) => {
-                return Ok(Ok(Request { target, first: bytes.split_off(length).freeze() }));
+                return Ok(Ok(ConnectRequest { target, first: bytes.split_off(length).freeze() }));
             }
         }
     }
 }
 
 /// Returns the target and the length of the request. `None`: it is not whole yet.
-fn parse(bytes: &[u8]) -> Option<Result<(Target, usize), Refusal>> {
+fn parse(bytes: &[u8]) -> Option<Result<(Target, usize), HttpRefusal>> {
     let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
     let mut request = httparse::Request::new(&mut headers);
     let length = match request.parse(bytes) {

@@ -15,13 +15,13 @@ const MOST: usize = 4_096;
 /// The interface of programs of this host.
 const LOOPBACK: &str = "lo";
 
-type Answer = (Option<Box<str>>, Instant);
+type KnownInterface = (Option<Box<str>>, Instant);
 
 /// The interfaces that lead to programs, as far as somebody has asked lately.
 #[derive(Debug, Default)]
-pub(super) struct Interfaces(Mutex<HashMap<IpAddr, Answer>>);
+pub(super) struct ProgramInterfaces(Mutex<HashMap<IpAddr, KnownInterface>>);
 
-impl Interfaces {
+impl ProgramInterfaces {
     /// Returns the interface that leads to this address. `None`: nobody knows.
     pub(super) fn towards(&self, program: IpAddr) -> Option<Box<str>> {
         let now = Instant::now();
@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn programs_of_this_host_come_by_loopback() {
-        let interfaces = Interfaces::default();
+        let interfaces = ProgramInterfaces::default();
         assert_eq!(interfaces.towards("127.0.0.1".parse().unwrap()).as_deref(), Some("lo"));
         assert_eq!(interfaces.towards("::ffff:127.0.0.1".parse().unwrap()).as_deref(), Some("lo"));
         for address in host_addresses().unwrap() {

@@ -11,7 +11,7 @@ use super::dns::{PORT, Questions};
 use super::ingress::Ingress;
 use crate::policy::{Action, Decision, Dns, Dscp, Protocol, Rules};
 use crate::protocol::{Announcement, Target};
-use crate::relay::{Peer, Program, Reply};
+use crate::relay::{Peer, ProgramGuard, Reply};
 
 /// The most remotes whose decisions are remembered.
 const MOST_REMOTES: usize = 1_024;
@@ -28,7 +28,7 @@ pub(super) struct UdpProgram {
     /// The rules by which that was decided.
     rules: Arc<Rules>,
     /// The peers that it uses, by name.
-    peers: BTreeMap<Arc<str>, (Peer, Program)>,
+    peers: BTreeMap<Arc<str>, (Peer, ProgramGuard)>,
     replies: mpsc::Sender<Reply>,
 }
 

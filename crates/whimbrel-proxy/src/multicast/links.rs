@@ -10,14 +10,14 @@ use nix::sys::socket::SockaddrStorage;
 
 /// A link, as it is at the other side of an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Link {
+pub(super) struct LocalLink {
     pub(super) name: String,
     pub(super) index: u32,
     /// Our addresses there, each with the network that is on the link.
     networks: Vec<IpNet>,
 }
 
-impl Link {
+impl LocalLink {
     /// Returns the links of these interfaces that there are and that have addresses.
     pub(super) fn list(names: &[String]) -> io::Result<Vec<Self>> {
         let all: Vec<_> = getifaddrs()?.collect();

@@ -4,9 +4,11 @@ use std::future::Ready;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use whimbrel_pubsub::client::Client;
+
 use super::settings::{MulticastError, MulticastSettings};
-use crate::protocol::Instance;
-use crate::relay::{Mark, Roster};
+use crate::protocol::{Announcement, ProxyInstance};
+use crate::sockets::Mark;
 
 /// Multicast, which there is on Linux only.
 #[derive(Debug)]
@@ -17,15 +19,22 @@ impl Multicast {
         Err(MulticastError::NotLinux)
     }
 
-    pub(crate) fn carry(self: &Arc<Self>, _: &Roster) -> Result<Ready<()>, MulticastError> {
+    pub(crate) fn carry(
+        self: &Arc<Self>,
+        _: impl Fn(&[String], &Announcement, &[u8]),
+    ) -> Result<Ready<()>, MulticastError> {
         match **self {}
     }
 
-    pub(crate) fn is(&self, _: Instance) -> bool {
+    pub(crate) fn disseminate(self: &Arc<Self>, _: Client, _: impl Fn(String)) -> Option<Ready<()>> {
+        match **self {}
+    }
+
+    pub(crate) fn is(&self, _: ProxyInstance) -> bool {
         match *self {}
     }
 
-    pub(crate) fn send_on(&self, _: Instance, _: SocketAddr, _: SocketAddr, _: &[u8]) {
+    pub(crate) fn send_on(&self, _: ProxyInstance, _: SocketAddr, _: SocketAddr, _: &[u8]) {
         match *self {}
     }
 }

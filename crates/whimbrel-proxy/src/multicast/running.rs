@@ -1,21 +1,23 @@
 //! Multicast while it runs.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use tokio::net::UdpSocket;
 use tokio::task::JoinSet;
 use tokio::time::{interval, sleep};
+use whimbrel_pubsub::client::Client;
 
-use super::links::Link;
-use super::seen::Seen;
-use super::senders::Senders;
+use super::dissemination::Dissemination;
+use super::links::LocalLink;
+use super::seen::SeenDatagrams;
+use super::senders::GroupSenders;
 use super::settings::{MulticastError, MulticastSettings};
 use super::sockets::join;
-use crate::protocol::{Announcement, Instance, Manner};
-use crate::relay::{Allowance, Mark, Peer, Roster};
+use crate::allowance::Allowance;
+use crate::protocol::{Announcement, Manner, ProxyInstance};
+use crate::sockets::Mark;
 
 /// How often the addresses of links are looked at.
 const LOOK: Duration = Duration::from_secs(5);
@@ -31,15 +33,17 @@ const LARGEST: usize = 65_535;
 pub(crate) struct Multicast {
     settings: MulticastSettings,
     /// By this, peers tell apart what several proxies of one network carry.
-    instance: Instance,
+    instance: ProxyInstance,
     state: Mutex<State>,
+    /// Where groups go that go through a broker.
+    broker: OnceLock<Dissemination>,
 }
 
 #[derive(Debug)]
 struct State {
-    links: Vec<Link>,
-    seen: Seen,
-    senders: Senders,
+    links: Vec<LocalLink>,
+    seen: SeenDatagrams,
+    senders: GroupSenders,
     heard: Allowance,
 }
 
@@ -57,7 +61,7 @@ impl Multicast {
     /// # Errors
     /// An interface is not there.
     pub(crate) fn new(settings: &MulticastSettings, mark: Mark) -> Result<Arc<Self>, MulticastError> {
-        let links = Link::list(&settings.interfaces)?;
+        let links = LocalLink::list(&settings.interfaces)?;
         let is_there = |name: &&String| links.iter().any(|link| link.name == **name);
         if let Some(missing) = settings.interfaces.iter().find(|name| !is_there(name)) {
             return Err(MulticastError::NoInterface(missing.clone()));
@@ -66,22 +70,26 @@ impl Multicast {
         aws_lc_rs::rand::fill(&mut instance).map_err(|_| std::io::Error::from(std::io::ErrorKind::Other))?;
         let state = State {
             links,
-            seen: Seen::default(),
-            senders: Senders::new(settings.ttl, mark),
+            seen: SeenDatagrams::default(),
+            senders: GroupSenders::new(settings.ttl, mark),
             heard: Allowance::new(HEARD_PER_SECOND),
         };
         let (settings, state) = (settings.clone(), Mutex::new(state));
-        Ok(Arc::new(Self { settings, instance: Instance(instance), state }))
+        Ok(Arc::new(Self { settings, instance: ProxyInstance(instance), state, broker: OnceLock::new() }))
     }
 
-    /// Returns what carries groups to the peers of this roster, for ever.
+    /// Returns what carries groups, for ever. `send` sends a datagram to the peers with these names, or to all if there are
+    /// none.
     ///
     /// # Errors
     /// A group cannot be joined.
-    pub(crate) fn carry(
+    pub(crate) fn carry<S>(
         self: &Arc<Self>,
-        roster: &Roster,
-    ) -> Result<impl Future<Output = ()> + Send + use<>, MulticastError> {
+        send: S,
+    ) -> Result<impl Future<Output = ()> + Send + use<S>, MulticastError>
+    where
+        S: Fn(&[String], &Announcement, &[u8]) + Clone + Send + Sync + 'static,
+    {
         let mut all = Vec::new();
         for link in &self.lock().links {
             for group in &self.settings.groups {
@@ -91,11 +99,11 @@ impl Multicast {
                 all.push(Joined { socket: joined.map_err(failed)?, group: *group, link: link.index });
             }
         }
-        let (this, roster) = (Arc::clone(self), roster.clone());
+        let this = Arc::clone(self);
         Ok(async move {
             let (mut tasks, mut look) = (JoinSet::new(), interval(LOOK));
             for joined in all {
-                tasks.spawn(Arc::clone(&this).hear(joined, roster.clone()));
+                tasks.spawn(Arc::clone(&this).hear(joined, send.clone()));
             }
             loop {
                 look.tick().await;
@@ -104,21 +112,37 @@ impl Multicast {
         })
     }
 
-    async fn hear(self: Arc<Self>, joined: Joined, roster: Roster) {
+    /// Has groups go through the brokers of this client, if the settings have a broker. Returns what does so for ever.
+    pub(crate) fn disseminate<T: Fn(String) + Clone + Send + Sync + 'static>(
+        self: &Arc<Self>,
+        client: Client,
+        tell: T,
+    ) -> Option<impl Future<Output = ()> + Send + use<T>> {
+        let settings = self.settings.broker.as_ref()?;
+        let groups = &self.settings.groups;
+        let (broker, running) = Dissemination::start(settings, groups, Arc::clone(self), client, tell);
+        self.broker.set(broker).is_ok().then_some(running)
+    }
+
+    async fn hear(self: Arc<Self>, joined: Joined, send: impl Fn(&[String], &Announcement, &[u8])) {
         let mut buffer = vec![0; LARGEST];
         loop {
             match joined.socket.recv_from(&mut buffer).await {
                 Ok((length, from)) => {
                     // Messages between proxies have no scope of a link.
                     let from = SocketAddr::new(from.ip(), from.port());
-                    self.on_heard(&joined, from, &buffer[..length], &roster);
+                    let payload = &buffer[..length];
+                    if let Some(announcement) = self.on_heard(&joined, from, payload) {
+                        send(&self.settings.peers, &announcement, payload);
+                    }
                 }
                 Err(_) => sleep(PAUSE).await,
             }
         }
     }
 
-    fn on_heard(&self, joined: &Joined, source: SocketAddr, payload: &[u8], roster: &Roster) {
+    /// Returns the announcement of a datagram that is carried.
+    fn on_heard(&self, joined: &Joined, source: SocketAddr, payload: &[u8]) -> Option<Announcement> {
         let now = Instant::now();
         let carries = {
             let mut state = self.lock();
@@ -131,25 +155,29 @@ impl Multicast {
                 && link.is_some_and(|link| link.has(source.ip()) && !senders.are(source, |ip| link.has(ip)))
         };
         if !carries {
-            return;
+            return None;
         }
-        let manner = Manner::default();
-        let announcement = Announcement::of_group(source, joined.group.into(), self.instance, manner);
-        let (wanted, peers) = (&self.settings.peers, roster.now());
-        let gets =
-            |peer: &&Peer| wanted.is_empty() || wanted.iter().any(|name| **name == *peer.context().peer);
-        for session in peers.all().map(|(_, peer)| peer).filter(gets).filter_map(Peer::session) {
-            session.outgoing().send(&announcement, manner, Bytes::copy_from_slice(payload));
+        if let Some(broker) = self.broker.get() {
+            broker.heard(self.instance, source, joined.group, payload);
         }
+        let group = joined.group.into();
+        let announce = || Announcement::of_group(source, group, self.instance, Manner::default());
+        self.settings.carries_to_peers().then(announce)
     }
 
     /// Returns whether this proxy has that mark itself.
-    pub(crate) fn is(&self, instance: Instance) -> bool {
+    pub(crate) fn is(&self, instance: ProxyInstance) -> bool {
         self.instance == instance
     }
 
     /// Sends on what a source behind another proxy has sent to a group, to each link but its own.
-    pub(crate) fn send_on(&self, instance: Instance, source: SocketAddr, group: SocketAddr, payload: &[u8]) {
+    pub(crate) fn send_on(
+        &self,
+        instance: ProxyInstance,
+        source: SocketAddr,
+        group: SocketAddr,
+        payload: &[u8],
+    ) {
         let now = Instant::now();
         let mut state = self.lock();
         let State { links, seen, senders, .. } = &mut *state;
@@ -163,7 +191,7 @@ impl Multicast {
     }
 
     fn look(&self) {
-        let links = Link::list(&self.settings.interfaces);
+        let links = LocalLink::list(&self.settings.interfaces);
         let mut state = self.lock();
         if let Ok(links) = links {
             state.links = links;

@@ -10,7 +10,7 @@ use std::hash::BuildHasher;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use crate::protocol::Instance;
+use crate::protocol::ProxyInstance;
 
 /// How long a datagram is remembered. The queues of a session keep none for longer.
 const LATELY: Duration = Duration::from_secs(2);
@@ -19,20 +19,20 @@ const LATELY: Duration = Duration::from_secs(2);
 const MOST: usize = 16_384;
 
 /// A link, by the index of its interface.
-type Link = u32;
+type LinkIndex = u32;
 
 /// The datagrams heard and sent lately.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct SeenDatagrams {
     /// Its keys are nobody's to guess, so nobody can make two datagrams look alike.
     hasher: RandomState,
     heard: Memory<()>,
     /// The datagrams that were sent on, and which proxy each came from first.
-    sent: Memory<Instance>,
+    sent: Memory<ProxyInstance>,
 }
 
 #[derive(Debug)]
-struct Memory<T>(HashMap<Link, HashMap<u64, (T, Instant)>>);
+struct Memory<T>(HashMap<LinkIndex, HashMap<u64, (T, Instant)>>);
 
 impl<T> Default for Memory<T> {
     fn default() -> Self {
@@ -41,13 +41,13 @@ impl<T> Default for Memory<T> {
 }
 
 impl<T> Memory<T> {
-    fn lately(&self, link: Link, key: u64, now: Instant) -> Option<&T> {
+    fn lately(&self, link: LinkIndex, key: u64, now: Instant) -> Option<&T> {
         let (what, at) = self.0.get(&link)?.get(&key)?;
         (now.duration_since(*at) < LATELY).then_some(what)
     }
 
     /// Returns whether there was room.
-    fn remember(&mut self, link: Link, key: u64, what: T, now: Instant) -> bool {
+    fn remember(&mut self, link: LinkIndex, key: u64, what: T, now: Instant) -> bool {
         let of_link = self.0.entry(link).or_default();
         if of_link.len() >= MOST {
             of_link.retain(|_, (_, at)| now.duration_since(*at) < LATELY);
@@ -60,9 +60,9 @@ impl<T> Memory<T> {
     }
 }
 
-impl Seen {
+impl SeenDatagrams {
     /// A datagram was heard on a link, whoever sent it. Returns whether it is new there, and no copy of what was sent on.
-    pub(super) fn hear(&mut self, link: Link, group: SocketAddr, payload: &[u8], now: Instant) -> bool {
+    pub(super) fn hear(&mut self, link: LinkIndex, group: SocketAddr, payload: &[u8], now: Instant) -> bool {
         let key = self.hasher.hash_one((group, payload));
         self.sent.lately(link, key, now).is_none() && self.heard.remember(link, key, (), now)
     }
@@ -70,8 +70,8 @@ impl Seen {
     /// A datagram has come from a peer. Returns whether it is sent on to a link.
     pub(super) fn send(
         &mut self,
-        link: Link,
-        from: Instance,
+        link: LinkIndex,
+        from: ProxyInstance,
         group: SocketAddr,
         payload: &[u8],
         now: Instant,
@@ -91,8 +91,8 @@ impl Seen {
 mod tests {
     use super::*;
 
-    const ONE: Instance = Instance([1; 16]);
-    const TWO: Instance = Instance([2; 16]);
+    const ONE: ProxyInstance = ProxyInstance([1; 16]);
+    const TWO: ProxyInstance = ProxyInstance([2; 16]);
 
     fn group() -> SocketAddr {
         "239.1.2.3:5000".parse().unwrap()
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn nothing_goes_back_to_where_it_came_from_and_nothing_is_carried_twice() {
-        let (mut seen, now, group) = (Seen::default(), Instant::now(), group());
+        let (mut seen, now, group) = (SeenDatagrams::default(), Instant::now(), group());
         assert!(seen.hear(1, group, b"from the link", now));
         assert!(seen.hear(1, group, b"from the link", now), "its sender sends it again");
         assert!(!seen.send(1, ONE, group, b"from the link", now), "it is known there");
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn of_two_gateways_on_one_network_one_is_heard() {
-        let (mut seen, now, group) = (Seen::default(), Instant::now(), group());
+        let (mut seen, now, group) = (SeenDatagrams::default(), Instant::now(), group());
         for _ in 0..3 {
             assert!(seen.send(1, ONE, group, b"x", now), "what is sent several times comes so");
             assert!(!seen.send(1, TWO, group, b"x", now));
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn a_flood_fills_no_memory() {
-        let (mut seen, now, group) = (Seen::default(), Instant::now(), group());
+        let (mut seen, now, group) = (SeenDatagrams::default(), Instant::now(), group());
         let heard = (0..30_000_u32).filter(|at| seen.hear(1, group, &at.to_be_bytes(), now)).count();
         assert_eq!((heard, seen.heard.0[&1].len()), (MOST, MOST));
         assert!(seen.hear(1, group, b"later", now + LATELY));
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn a_ring_of_three_networks_does_not_feed_itself() {
         let (mut proxies, now, group) =
-            (std::array::from_fn::<_, 6, _>(|_| Seen::default()), Instant::now(), group());
+            (std::array::from_fn::<_, 6, _>(|_| SeenDatagrams::default()), Instant::now(), group());
         let on = [[0, 5], [1, 2], [3, 4]];
         let (mut waiting, mut sent) = (vec![0], [1, 0, 0]);
         while let Some(network) = waiting.pop() {
@@ -144,7 +144,7 @@ mod tests {
                     continue;
                 }
                 let (other, there) = (proxy ^ 1, [0, 1, 1, 2, 2, 0][proxy ^ 1]);
-                let instance = Instance([proxy as u8; 16]);
+                let instance = ProxyInstance([proxy as u8; 16]);
                 if proxies[other].send(1, instance, group, b"x", now) {
                     sent[there] += 1;
                     assert!(sent[there] < 10, "it goes round");

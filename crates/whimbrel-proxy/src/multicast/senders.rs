@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
-use super::links::Link;
+use super::links::LocalLink;
 use super::sockets::{scoped, sender};
 use crate::policy::is_special;
-use crate::relay::Mark;
+use crate::sockets::Mark;
 
 /// The most sockets. Another one closes the one that was quiet for the longest time.
 const MOST: usize = 128;
@@ -15,19 +15,19 @@ const MOST: usize = 128;
 const IDLE: Duration = Duration::from_secs(60);
 
 /// A link, a family, and in whose name a socket sends: in ours without a source.
-type Key = (u32, bool, Option<SocketAddr>);
+type SenderKey = (u32, bool, Option<SocketAddr>);
 
 /// The sockets.
 #[derive(Debug)]
-pub(super) struct Senders {
+pub(super) struct GroupSenders {
     ttl: u8,
     mark: Mark,
     /// Whether this process may send in the name of others. It is asked once.
     may: bool,
-    open: HashMap<Key, (UdpSocket, Instant)>,
+    open: HashMap<SenderKey, (UdpSocket, Instant)>,
 }
 
-impl Senders {
+impl GroupSenders {
     /// Sockets with this TTL and mark: so far none.
     pub(super) fn new(ttl: u8, mark: Mark) -> Self {
         Self { ttl, mark, may: true, open: HashMap::new() }
@@ -35,7 +35,7 @@ impl Senders {
 
     /// Sends to a group on a link in the name of `source`, if this process may and that names a host everywhere, else in
     /// its own. What cannot be sent is lost.
-    pub(super) fn send(&mut self, link: &Link, source: SocketAddr, group: SocketAddr, payload: &[u8]) {
+    pub(super) fn send(&mut self, link: &LocalLink, source: SocketAddr, group: SocketAddr, payload: &[u8]) {
         let names_a_host = !is_special(source.ip()) && source.port() > 0;
         let named = Some(source).filter(|_| self.may && names_a_host);
         if !self.send_as(named, link, group, payload) && named.is_some() {
@@ -59,7 +59,7 @@ impl Senders {
     fn send_as(
         &mut self,
         source: Option<SocketAddr>,
-        link: &Link,
+        link: &LocalLink,
         group: SocketAddr,
         payload: &[u8],
     ) -> bool {

@@ -6,8 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
 use nix::libc;
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
 
-use super::links::Link;
-use crate::relay::{Mark, set_mark};
+use super::links::LocalLink;
+use crate::sockets::{Mark, set_mark};
 
 /// Memory for datagrams that wait to be read.
 const BUFFER: usize = 1 << 20;
@@ -23,7 +23,7 @@ fn socket(is_v4: bool) -> io::Result<Socket> {
 }
 
 /// Opens a socket that hears a group on a link. It hears nothing else.
-pub(super) fn join(group: SocketAddr, link: &Link) -> io::Result<UdpSocket> {
+pub(super) fn join(group: SocketAddr, link: &LocalLink) -> io::Result<UdpSocket> {
     let socket = socket(group.is_ipv4())?;
     // Other programs may hear it, too.
     socket.set_reuse_address(true)?;
@@ -58,7 +58,7 @@ fn all_groups(socket: &Socket, level: i32, option: i32) -> io::Result<()> {
 pub(super) fn sender(
     source: Option<SocketAddr>,
     is_v4: bool,
-    link: &Link,
+    link: &LocalLink,
     ttl: u8,
     mark: Mark,
 ) -> io::Result<UdpSocket> {
@@ -85,7 +85,7 @@ pub(super) fn sender(
 }
 
 /// The address of a group on a link.
-pub(super) fn scoped(group: SocketAddr, link: &Link) -> SocketAddr {
+pub(super) fn scoped(group: SocketAddr, link: &LocalLink) -> SocketAddr {
     match group {
         SocketAddr::V4(_) => group,
         SocketAddr::V6(v6) => SocketAddrV6::new(*v6.ip(), v6.port(), 0, link.index).into(),

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 use super::pattern::Hosts;
-use super::rule::{Key, Rule};
+use super::rule::{FlowKey, Rule};
 use crate::protocol::Host;
 
 /// Rules by what they ask for. A rule is in each list in which a flow that it matches could look for it.
@@ -62,7 +62,7 @@ impl Index {
     }
 
     /// Returns the first rule that passes, of those that may match a flow.
-    pub(super) fn first(&self, key: &Key, passes: impl Fn(usize) -> bool) -> Option<usize> {
+    pub(super) fn first(&self, key: &FlowKey, passes: impl Fn(usize) -> bool) -> Option<usize> {
         let mut best = None;
         let mut look = |list: &[usize]| {
             let before = best.unwrap_or(usize::MAX);

@@ -20,6 +20,6 @@ pub use origin::{Interfaces, InvalidInterfaces, InvalidWayIn, Origin, WayIn};
 pub use pattern::{InvalidPattern, Pattern};
 pub use permit::{InvalidPermit, Permit, Permits};
 pub use ports::Ports;
-pub use rule::{Accept, Action, Dns, Key, Protocol, Rule};
+pub use rule::{Accept, Action, Dns, FlowKey, Protocol, Rule};
 pub use rules::{Asks, Decision, NeverMatches, Rules};
 pub use special::is_special;

@@ -79,7 +79,7 @@ pub enum Dns {
 
 /// The properties of a flow that rules look at.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Key {
+pub struct FlowKey {
     /// Its protocol.
     pub protocol: Protocol,
     /// Where the program wants to go.
@@ -139,7 +139,7 @@ pub struct Rule {
     /// The most that all its TCP flows together may send, and all its datagrams, in each direction; bit/s. Default: no cap.
     #[serde(default, with = "as_text::optional_rate")]
     pub cap: Option<u64>,
-    /// How long a small datagram may wait for others to travel with. Default: not at all.
+    /// How long a small datagram, or a small write of a TCP program, may wait for others to travel with; at most 500 ms. Default: not at all.
     #[serde(default, with = "units::optional_duration")]
     pub gather: Option<Duration>,
     /// The party that answers datagrams to port 53. Default: the server that they were sent to.
@@ -167,7 +167,7 @@ pub struct Rule {
 
 impl Rule {
     /// Returns whether it is for this flow.
-    pub fn matches(&self, key: &Key) -> bool {
+    pub fn matches(&self, key: &FlowKey) -> bool {
         covers_protocol(self.protocol, Some(key.protocol))
             && any(&self.to, |to| to.matches(&key.target.host, key.target.port))
             && any(&self.from, |from| contains(from, key.source.ip()))
@@ -179,7 +179,7 @@ impl Rule {
     }
 
     /// Returns whether it would be for this flow if more were known of how that came in.
-    pub fn might_match(&self, key: &Key) -> bool {
+    pub fn might_match(&self, key: &FlowKey) -> bool {
         let Origin { by, interface, dscp } = &key.origin;
         let known = Self {
             by: if by.is_some() { self.by.clone() } else { Vec::new() },

@@ -7,7 +7,7 @@ use std::time::Duration;
 use whimbrel::Service;
 
 use super::index::Index;
-use super::rule::{Accept, Action, Dns, Key, Rule};
+use super::rule::{Accept, Action, Dns, FlowKey, Rule};
 use crate::compress::Method;
 
 /// The most rules that are compared in pairs.
@@ -124,14 +124,14 @@ impl Rules {
     pub fn before<'a>(
         &'a self,
         decision: &Decision,
-        key: &'a Key,
+        key: &'a FlowKey,
     ) -> impl Iterator<Item = (usize, &'a Rule)> {
         let end = decision.rule.as_ref().map_or(self.all().len(), |(at, _)| *at);
         self.all()[..end].iter().enumerate().filter(|(at, rule)| self.off.contains(at) && rule.matches(key))
     }
 
     /// Returns what becomes of a flow.
-    pub fn decide(&self, key: &Key) -> Decision {
+    pub fn decide(&self, key: &FlowKey) -> Decision {
         let matches = |at: usize| !self.off.contains(&at) && self.all.rules[at].matches(key);
         let Some(at) = self.all.index.first(key, matches) else { return Decision::default() };
         Decision::of(at, &self.all.rules[at])
@@ -184,9 +184,9 @@ mod tests {
         whimbrel_service::parse_config::<File>("x.toml", text).unwrap().rule
     }
 
-    fn key(protocol: Protocol, target: &str, source: &str) -> Key {
+    fn key(protocol: Protocol, target: &str, source: &str) -> FlowKey {
         let (target, source) = (target.parse().unwrap(), source.parse().unwrap());
-        Key { protocol, target, source, origin: Origin::default() }
+        FlowKey { protocol, target, source, origin: Origin::default() }
     }
 
     const TEXT: &str = "
@@ -255,7 +255,7 @@ mod tests {
         ))
         .unwrap();
         assert_eq!(rules.asks(), Asks { interface: true, dscp: true });
-        let of = |origin| Key { origin, ..key(Protocol::Tcp, "a.b:80", "10.0.0.1:9") };
+        let of = |origin| FlowKey { origin, ..key(Protocol::Tcp, "a.b:80", "10.0.0.1:9") };
         let name = |origin| rules.decide(&of(origin)).rule.map(|(_, name)| name);
         assert_eq!(name(Origin::default()), None);
         assert_eq!(name(Origin::by(WayIn::Socks)).as_deref(), Some("socks"));

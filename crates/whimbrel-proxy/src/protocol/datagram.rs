@@ -48,12 +48,12 @@ pub struct Announcement {
     /// How the receiver should send what comes back, in the opinion of the sender.
     pub manner: Manner,
     /// The proxy that has heard them on a link, if the remote is a group. They are sent on there, and nothing comes back.
-    pub heard_by: Option<Instance>,
+    pub heard_by: Option<ProxyInstance>,
 }
 
 /// The mark of a proxy that carries groups: random bytes, chosen when it starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Instance(pub [u8; 16]);
+pub struct ProxyInstance(pub [u8; 16]);
 
 /// The field of an announcement for datagrams that go to the program.
 const TO_PROGRAM: u8 = 130;
@@ -110,7 +110,7 @@ impl Announcement {
     }
 
     /// Announces datagrams from a program to a group, as this proxy has heard them.
-    pub fn of_group(program: SocketAddr, group: Target, heard_by: Instance, manner: Manner) -> Self {
+    pub fn of_group(program: SocketAddr, group: Target, heard_by: ProxyInstance, manner: Manner) -> Self {
         Self { heard_by: Some(heard_by), ..Self::of_program(program, group, manner) }
     }
 
@@ -121,7 +121,7 @@ impl Announcement {
         if self.to_program {
             bytes.extend_from_slice(&[TO_PROGRAM, 0, 0]);
         }
-        if let Some(Instance(mark)) = self.heard_by {
+        if let Some(ProxyInstance(mark)) = self.heard_by {
             bytes.extend_from_slice(&[HEARD_BY, 0, mark.len() as u8]);
             bytes.extend_from_slice(&mark);
         }
@@ -136,7 +136,7 @@ impl Announcement {
                 true
             }
             HEARD_BY => {
-                heard_by = value.try_into().ok().map(Instance);
+                heard_by = value.try_into().ok().map(ProxyInstance);
                 heard_by.is_some()
             }
             _ => false,
@@ -292,7 +292,7 @@ mod tests {
                 Datagram::Announcement(context, echo),
                 Datagram::Announcement(
                     context,
-                    Announcement { heard_by: Some(Instance([9; 16])), ..announcement.clone() },
+                    Announcement { heard_by: Some(ProxyInstance([9; 16])), ..announcement.clone() },
                 ),
                 Datagram::Plain(context, Bytes::new()),
                 Datagram::Announced(context, announcement.clone(), payload),

@@ -20,7 +20,7 @@ pub struct Manner {
     pub service: Option<Service>,
     /// The most that all flows of a group may send together.
     pub cap: Option<Cap>,
-    /// How long a small datagram may wait for others to travel with; in whole microseconds.
+    /// How long a small datagram or write may wait for others to travel with; in whole microseconds.
     pub gather: Option<Duration>,
 }
 

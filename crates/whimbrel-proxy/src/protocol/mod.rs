@@ -12,7 +12,7 @@ mod target;
 
 pub use answer::{Agreement, Answer, AnswerReader, Outcome};
 pub use capabilities::Capabilities;
-pub use datagram::{Announcement, Context, Datagram, Instance, Refusal};
+pub use datagram::{Announcement, Context, Datagram, ProxyInstance, Refusal};
 pub use echo::{Echo, EchoError, EchoId};
 pub use fields::Malformed;
 pub use gathered::{Gathered, MOST_GATHERED, MOST_PARTS};

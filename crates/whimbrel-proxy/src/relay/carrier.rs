@@ -8,7 +8,7 @@ use super::channel::StreamChannel;
 use super::record::FlowRecord;
 use super::restarts::{Restartable, Restarts};
 use super::wish::Wish;
-use crate::compress::Compressed;
+use crate::flow::compressed::Compressed;
 use crate::flow::{Broken, Channel};
 use crate::protocol::Cap;
 
@@ -59,6 +59,17 @@ impl Channel for Carrier {
         match self {
             Self::Plain(stream) => stream.poll_write(cx, bytes),
             Self::Compressed { stage, .. } => stage.poll_write(cx, bytes),
+        }
+    }
+
+    fn gathers(&self) -> usize {
+        self.stream().gathers()
+    }
+
+    fn poll_gathered(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match self {
+            Self::Plain(stream) => stream.poll_gathered(cx),
+            Self::Compressed { stage, .. } => stage.poll_gathered(cx),
         }
     }
 

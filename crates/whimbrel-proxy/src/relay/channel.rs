@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use serde::{Deserialize, Serialize};
@@ -9,9 +10,10 @@ use whimbrel::StreamId;
 
 use super::bond::Bond;
 use super::caps::Capped;
-use super::near::Refused;
-use crate::compress::Paused;
+use super::gathering::Gathering;
+use super::refused::Refused;
 use crate::connector::{Failure, Link, Stream, StreamReader, StreamWriter};
+use crate::flow::compressed::Paused;
 use crate::flow::{Broken, Channel};
 use crate::protocol::{Agreement, Answer, AnswerReader, Cap, Datagram, Manner, Outcome, codes};
 
@@ -30,6 +32,7 @@ pub(crate) struct StreamChannel {
     answer: Awaited,
     priority: Option<u8>,
     cap: Option<Capped>,
+    gathering: Option<Gathering>,
     bond: Arc<Bond>,
     /// Whether this end has opened the stream, so that the peer follows its priority.
     is_opener: bool,
@@ -43,6 +46,8 @@ pub(crate) struct Saved {
     priority: Option<u8>,
     #[serde(default)]
     cap: Option<Cap>,
+    #[serde(default)]
+    gather: Option<Duration>,
     pub(crate) is_opener: bool,
     /// How it is compressed, if it is.
     pub(crate) paused: Option<Paused>,
@@ -67,7 +72,18 @@ impl StreamChannel {
             writer.set_priority(priority);
         }
         let cap = manner.cap.map(|cap| bond.caps.under(cap));
-        Self { link, reader, writer, answer: Awaited::Nothing, priority, cap, bond, is_opener: false }
+        let gathering = Gathering::new(manner.gather);
+        Self {
+            link,
+            reader,
+            writer,
+            answer: Awaited::Nothing,
+            priority,
+            cap,
+            gathering,
+            bond,
+            is_opener: false,
+        }
     }
 
     /// A stream that this end has opened, whose first bytes are the far end's answer.
@@ -83,7 +99,8 @@ impl StreamChannel {
             None => Awaited::Nothing,
         };
         let is_opener = saved.is_opener;
-        let manner = Manner { priority: saved.priority, cap: saved.cap, ..Manner::default() };
+        let Saved { priority, cap, gather, .. } = *saved;
+        let manner = Manner { priority, cap, gather, ..Manner::default() };
         Self { answer, is_opener, ..Self::accepted(link, stream, manner, bond) }
     }
 
@@ -95,7 +112,8 @@ impl StreamChannel {
             Awaited::Nothing | Awaited::Refused(_) => None,
         };
         let (stream, priority, is_opener) = (self.reader.id().0, self.priority, self.is_opener);
-        Saved { stream, answer, priority, cap: self.cap(), is_opener, paused }
+        let gather = self.gathering.as_ref().map(Gathering::wait);
+        Saved { stream, answer, priority, cap: self.cap(), gather, is_opener, paused }
     }
 
     /// Returns the priority, and the cap.
@@ -223,6 +241,9 @@ impl Channel for StreamChannel {
     }
 
     fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &mut Bytes) -> Poll<Result<(), Broken>> {
+        if let Some(gathering) = &mut self.gathering {
+            gathering.on_written();
+        }
         let Some(cap) = &mut self.cap else {
             return match ready!(self.writer.poll_bytes(cx, bytes)) {
                 Ok(taken) => {
@@ -241,6 +262,14 @@ impl Channel for StreamChannel {
             Ok(_) => Poll::Ready(Ok(())),
             Err(error) => self.poll_why(broken(error), cx).map(Err),
         }
+    }
+
+    fn gathers(&self) -> usize {
+        self.gathering.as_ref().map_or(0, Gathering::enough)
+    }
+
+    fn poll_gathered(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.gathering.as_mut().map_or(Poll::Ready(()), |gathering| gathering.poll(cx))
     }
 
     fn poll_stopped(&mut self, cx: &mut Context<'_>) -> Poll<Broken> {

@@ -1,4 +1,4 @@
-//! Connecting to a target on behalf of a peer: looked up, checked, then connected to the address that was checked.
+//! Connecting to a target: looked up, checked, then connected to the address that was checked.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -8,10 +8,9 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
 use super::limits::Limits;
-use super::mark::{Mark, connect_as};
-use super::session::SessionContext;
-use crate::policy::{Permits, Protocol};
+use crate::policy::Permits;
 use crate::protocol::{Host, Outcome, Target};
+use crate::sockets::{Mark, connect_as};
 
 /// The most addresses of a name that are tried.
 const MOST_TRIED: usize = 4;
@@ -39,29 +38,6 @@ async fn addresses(target: &Target, allowed: impl Fn(IpAddr) -> bool) -> Result<
     }
     let allowed: Vec<_> = found.into_iter().filter(|address| allowed(address.ip())).collect();
     if allowed.is_empty() { Err(Outcome::Denied) } else { Ok(allowed) }
-}
-
-/// Connects to a target on behalf of a peer's program, and in its name if the peer may speak for it.
-pub(super) async fn connect_for(
-    target: &Target,
-    program: Option<SocketAddr>,
-    context: &SessionContext,
-) -> Result<TcpStream, Outcome> {
-    let permits = context.permits();
-    if !permits.may_look_up(target.port) {
-        return Err(Outcome::Denied);
-    }
-    let allowed = |ip| {
-        let is_allowed = permits.allow(&target.host, ip, target.port);
-        // A flow to this proxy itself would be a loop.
-        is_allowed && !context.is_loop(Protocol::Tcp, SocketAddr::new(ip, target.port))
-    };
-    let turn = match &target.host {
-        Host::Name(_) => Some(&*context.shares.look_ups),
-        Host::Ip(_) => None,
-    };
-    let source = |target: IpAddr| context.speaks_as(program, target);
-    connect(target, allowed, source, turn, &context.limits, context.mark).await
 }
 
 /// Connects to an address of a target that is allowed, in the name of what `source` says. A name waits for its turn among

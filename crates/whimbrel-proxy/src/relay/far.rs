@@ -1,5 +1,6 @@
 //! The far end of TCP flows: it connects to the target that a peer asks for.
 
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use tokio::io::AsyncWriteExt;
@@ -9,22 +10,24 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::bond::Bond;
 use super::carrier::Carrier;
 use super::channel::StreamChannel;
-use super::connect::connect_for;
+use super::connect::connect;
+use super::context::SessionContext;
+use super::flows::RunningFlow;
 use super::hand_over::hand_over;
 use super::introduce::header;
-use super::record::{FlowRecord, Running};
+use super::record::FlowRecord;
 use super::restarts::Restarts;
-use super::session::SessionContext;
 use super::socket::Socket;
+use super::speaking::speaks_as;
 use super::steering::{Helm, Steering};
 use super::wish::Wish;
 use crate::connector::{Link, Stream};
 use crate::flow::Flow;
 use crate::policy::Protocol;
-use crate::protocol::{Agreement, Answer, Opening, Outcome, codes};
+use crate::protocol::{Agreement, Answer, Host, Opening, Outcome, Target, codes};
 
 /// A connection to the target, the flow's place in the table, its share, and its compression with the bytes in front.
-type Connected = (Socket, Running, OwnedSemaphorePermit, Option<(Wish, u32)>);
+type Connected = (Socket, RunningFlow, OwnedSemaphorePermit, Option<(Wish, u32)>);
 
 /// The flows that a peer has open at this end.
 #[derive(Debug)]
@@ -80,7 +83,7 @@ impl FarEnd {
     pub(super) async fn run(
         &self,
         mut flow: Flow<Socket, Carrier>,
-        running: Running,
+        running: RunningFlow,
         _permit: OwnedSemaphorePermit,
     ) {
         let stream = flow.channel().stream();
@@ -120,7 +123,7 @@ impl FarEnd {
         let mut tcp = connected?;
         self.introduce(&mut tcp, opening).await;
         let asked = opening.manner.compression;
-        let agreed = asked.and_then(|asked| Some((Wish::new(asked, context)?, asked)));
+        let agreed = asked.and_then(|asked| Some((Wish::new(asked, &context.means)?, asked)));
         let agreement = agreed.as_ref().map_or(Agreement::Plain, |(wish, asked)| wish.agreement(*asked));
         let answer = Answer { outcome: Outcome::Connected, address: tcp.local_addr().ok(), agreement };
         // If the peer has given up meanwhile, the flow ends at once.
@@ -128,6 +131,29 @@ impl FarEnd {
         let agreed = agreed.map(|(wish, asked)| (wish, asked.plain));
         Ok((Socket::new(tcp), running, permit, agreed))
     }
+}
+
+/// Connects to a target on behalf of a peer's program, and in its name if the peer may speak for it.
+async fn connect_for(
+    target: &Target,
+    program: Option<SocketAddr>,
+    context: &SessionContext,
+) -> Result<TcpStream, Outcome> {
+    let permits = context.permits();
+    if !permits.may_look_up(target.port) {
+        return Err(Outcome::Denied);
+    }
+    let allowed = |ip| {
+        let is_allowed = permits.allow(&target.host, ip, target.port);
+        // A flow to this proxy itself would be a loop.
+        is_allowed && !context.is_loop(Protocol::Tcp, SocketAddr::new(ip, target.port))
+    };
+    let turn = match &target.host {
+        Host::Name(_) => Some(&*context.shares.look_ups),
+        Host::Ip(_) => None,
+    };
+    let source = |target: IpAddr| speaks_as(&permits, program, target);
+    connect(target, allowed, source, turn, &context.limits, context.mark).await
 }
 
 /// Tells the peer why, and reads no more.

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::flows::RunningFlow;
 use super::limits::Limits;
 use super::reach::Reached;
-use super::record::{FlowRecord, FlowState, Running};
+use super::record::{FlowRecord, FlowState};
 use super::socket::Socket;
 use super::steering::Steering;
 use crate::flow::{Channel, Ended, Flow};
@@ -21,7 +22,7 @@ const SETTLING: Duration = Duration::from_secs(3);
 /// Hands on bytes until the flow ends. None: it is to go on in another process, and nothing was closed.
 pub(super) async fn hand_over<C: Channel>(
     flow: &mut Flow<Socket, C>,
-    running: &Running,
+    running: &RunningFlow,
     limits: &Limits,
     mut steering: Steering,
 ) -> Option<Ended> {

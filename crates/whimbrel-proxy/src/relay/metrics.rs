@@ -1,17 +1,28 @@
 //! The proxy's metrics.
 
+use whimbrel_service::Metrics;
 use whimbrel_service::prometheus_client::collector::Collector;
 use whimbrel_service::prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use whimbrel_service::prometheus_client::metrics::MetricType;
 use whimbrel_service::prometheus_client::metrics::counter::ConstCounter;
 use whimbrel_service::prometheus_client::metrics::gauge::ConstGauge;
 
-use super::record::Flows;
+use super::flows::Flows;
 use super::totals::{Group, Sums};
 
 /// Collects the figures of flows when they are asked for.
 #[derive(Debug)]
-pub(crate) struct FlowMetrics(pub(crate) Flows);
+struct FlowMetrics(Flows);
+
+impl Flows {
+    /// Registers the metrics of flows, with the prefix `whimbrel_proxy_`.
+    pub fn register(&self, metrics: &Metrics) {
+        let collector = Box::new(FlowMetrics(self.clone()));
+        metrics.with_registry(|registry| {
+            registry.sub_registry_with_prefix("whimbrel_proxy").register_collector(collector);
+        });
+    }
+}
 
 /// The name, the help and the value of a counter.
 type Counter = (&'static str, &'static str, fn(&Sums) -> u64);

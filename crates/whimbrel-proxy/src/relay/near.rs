@@ -8,72 +8,24 @@ use bytes::Bytes;
 use super::bond::Bond;
 use super::carrier::Carrier;
 use super::channel::StreamChannel;
+use super::flows::RunningFlow;
 use super::hand_over::hand_over;
 use super::limits::Limits;
-use super::record::{FlowRecord, Running};
+use super::record::FlowRecord;
+use super::refused::Refused;
 use super::restarts::Restarts;
 use super::socket::Socket;
 use super::steering::Steering;
 use super::wish::Wish;
 use crate::connector::Link;
 use crate::flow::{Channel, Ended, Flow};
-use crate::protocol::{Agreement, Answer, Opening, Outcome, codes};
-
-/// A flow that could not be opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
-    /// The far end answered so.
-    #[error("{0}")]
-    ByPeer(Outcome),
-    /// This proxy could not connect by itself.
-    #[error("not carried, by a rule: {}", direct(*.0))]
-    Direct(Outcome),
-    /// A rule of this proxy does not allow it.
-    #[error("a rule of this proxy does not allow it")]
-    ByRule,
-    /// The session is over, or was not there in time.
-    #[error("the peer is not connected")]
-    NoSession,
-    /// This proxy has as many flows as it may have.
-    #[error("this proxy has too many flows")]
-    Limit,
-    /// The program has closed its connection, or it was reset.
-    #[error("the program gave up")]
-    ProgramGone,
-    /// The peer's answer makes no sense.
-    #[error("the peer broke the protocol of the proxy")]
-    Malformed,
-}
-
-impl Refused {
-    /// Returns the outcome that comes closest.
-    pub fn outcome(self) -> Outcome {
-        match self {
-            Self::ByPeer(outcome) | Self::Direct(outcome) => outcome,
-            Self::ByRule => Outcome::Denied,
-            Self::NoSession => Outcome::NetworkUnreachable,
-            Self::Limit => Outcome::Limit,
-            Self::ProgramGone | Self::Malformed => Outcome::Failed,
-        }
-    }
-}
-
-fn direct(outcome: Outcome) -> &'static str {
-    match outcome {
-        Outcome::NameNotFound => "the name is not found",
-        Outcome::Failed | Outcome::Limit | Outcome::Denied | Outcome::Connected => "connecting failed",
-        Outcome::Refused => "the target refused the connection",
-        Outcome::HostUnreachable => "the target's host is unreachable",
-        Outcome::NetworkUnreachable => "the target's network is unreachable",
-        Outcome::TimedOut => "the target did not answer",
-    }
-}
+use crate::protocol::{Agreement, Answer, Opening, codes};
 
 /// A flow whose far end is connected, or will be: see [`Opened::answer`].
 #[derive(Debug)]
 pub struct Opened {
     channel: StreamChannel,
-    running: Running,
+    running: RunningFlow,
     /// The compression that was asked for, or once the answer is there, agreed on.
     wish: Option<Wish>,
     restarts: Restarts,
@@ -85,7 +37,7 @@ impl Opened {
     pub(super) async fn open(
         link: &Link,
         opening: &Opening,
-        running: Running,
+        running: RunningFlow,
         wish: Option<Wish>,
         restarts: &Restarts,
         bond: &Arc<Bond>,
@@ -173,7 +125,7 @@ impl Opened {
 /// Hands on bytes of a flow that this end has opened.
 pub(super) async fn run(
     mut flow: Flow<Socket, Carrier>,
-    running: Running,
+    running: RunningFlow,
     limits: &Limits,
     steering: Steering,
 ) -> Result<Option<Ended>, Refused> {

@@ -12,26 +12,26 @@ use whimbrel::StreamId;
 use super::carrier::Carrier;
 use super::channel::StreamChannel;
 use super::direct::Direct;
+use super::flow_parcel::{FlowNote, FlowParcel, OtherEnd};
+use super::flows::{Flows, RunningFlow};
 use super::limits::Limits;
-use super::near;
 use super::parking::{Other, Parked};
-use super::record::{FlowRecord, Flows, Running};
+use super::record::FlowRecord;
+use super::refused::Refused;
 use super::session::Session;
 use super::socket::Socket;
 use super::steering::Steering;
 use super::wish::Wish;
+use super::{direct_flow, near};
 use crate::connector::{Link, Stream};
 use crate::flow::{Direction, Ended, Flow};
 use crate::policy::Protocol;
-use crate::relay::hand_over::hand_over;
-use crate::relay::near::Refused;
-use crate::upgrade::{FlowNote, FlowParcel, OtherEnd};
 
 /// A flow that goes on here and was opened here.
 #[derive(Debug)]
 pub(crate) enum Unpacked {
-    Carried(Flow<Socket, Carrier>, Running),
-    Direct(Flow<Socket, Direct>, Running),
+    Carried(Flow<Socket, Carrier>, RunningFlow),
+    Direct(Flow<Socket, Direct>, RunningFlow),
 }
 
 impl Parked {
@@ -57,13 +57,7 @@ impl Parked {
             Other::Direct(direct) => OtherEnd::Direct(file(direct.into_inner()?)?),
         };
         let note = FlowNote::of(&self.running.record);
-        Some(FlowParcel {
-            program: file(self.program.into_inner()?)?,
-            other,
-            hand: self.hand,
-            note,
-            claim: None,
-        })
+        Some(FlowParcel { program: file(self.program.into_inner()?)?, other, hand: self.hand, note })
     }
 }
 
@@ -77,7 +71,7 @@ fn socket(file: OwnedFd) -> io::Result<TcpStream> {
     TcpStream::from_std(tcp)
 }
 
-fn running(parcel: &FlowParcel, peer: &Arc<str>, flows: &Flows, limits: &Limits) -> Option<Running> {
+fn running(parcel: &FlowParcel, peer: &Arc<str>, flows: &Flows, limits: &Limits) -> Option<RunningFlow> {
     let FlowNote { by_peer, target, program, rule, age, origin, .. } = parcel.note.clone();
     let record = FlowRecord::resumed(Protocol::Tcp, Arc::clone(peer), by_peer, target, program, rule)
         .from(&origin)
@@ -99,7 +93,7 @@ impl Session {
         let channel = StreamChannel::resumed(self.link().clone(), stream, &saved, self.bond());
         let carrier = match saved.paused {
             Some(paused) => {
-                let wish = Wish::again(&paused, context)?;
+                let wish = Wish::again(&paused, &context.means)?;
                 Carrier::compressed(wish.resume(channel, paused, &running.record), self.restarts())
             }
             None => Carrier::Plain(channel),
@@ -140,13 +134,7 @@ impl Unpacked {
     pub(crate) async fn run(self, limits: &Limits, steering: Steering) -> Result<Option<Ended>, Refused> {
         match self {
             Self::Carried(flow, running) => near::run(flow, running, limits, steering).await,
-            Self::Direct(mut flow, running) => {
-                let ended = hand_over(&mut flow, &running, limits, steering).await;
-                if ended.is_none() {
-                    running.park_direct(flow);
-                }
-                Ok(ended)
-            }
+            Self::Direct(flow, running) => Ok(direct_flow::run(flow, running, limits, steering).await),
         }
     }
 }

@@ -4,9 +4,9 @@ use tokio::sync::{mpsc, watch};
 
 use super::carrier::Carrier;
 use super::direct::Direct;
-use super::record::Running;
+use super::flows::RunningFlow;
 use super::socket::Socket;
-use crate::flow::InHand;
+use crate::flow::{Flow, InHand};
 
 /// The parts of a flow.
 #[derive(Debug)]
@@ -15,7 +15,7 @@ pub(crate) struct Parked {
     pub(crate) other: Other,
     pub(crate) hand: InHand,
     /// It counts until the parts are gone.
-    pub(crate) running: Running,
+    pub(crate) running: RunningFlow,
 }
 
 /// The other end of a flow.
@@ -23,6 +23,24 @@ pub(crate) struct Parked {
 pub(crate) enum Other {
     Stream(Carrier),
     Direct(Direct),
+}
+
+impl RunningFlow {
+    /// Leaves the parts of a flow for another process.
+    pub(super) fn park(self, flow: Flow<Socket, Carrier>) {
+        let (program, channel, hand) = flow.into_parts();
+        self.leave(program, Other::Stream(channel), hand);
+    }
+
+    /// See [`RunningFlow::park`].
+    pub(super) fn park_direct(self, flow: Flow<Socket, Direct>) {
+        let (program, direct, hand) = flow.into_parts();
+        self.leave(program, Other::Direct(direct), hand);
+    }
+
+    fn leave(self, program: Socket, other: Other, hand: InHand) {
+        self.parking().leave(Parked { program, other, hand, running: self });
+    }
 }
 
 /// Where the parts are collected.
@@ -71,7 +89,7 @@ impl Parking {
     }
 
     /// Leaves the parts.
-    pub(super) fn leave(self, parked: Parked) {
+    fn leave(self, parked: Parked) {
         if let Some(collector) = &*self.0.borrow() {
             // Nobody collects any more: the process ends.
             drop(collector.send(parked));

@@ -9,11 +9,13 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use whimbrel::{CloseReason, ConnectError, Endpoint, LocalPath, Paths};
 
-use super::mark::Mark;
-use super::session::{Session, SessionContext};
+use super::context::SessionContext;
+use super::peer_state::PeerState;
+use super::session::Session;
 use super::udp::Programs;
 use crate::connector::{Connector, Link, LinkEnd, PeerUrl, tcp};
 use crate::policy::Network;
+use crate::sockets::Mark;
 
 /// The pause before a peer is dialled again, at first and at most.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
@@ -27,17 +29,6 @@ const LOOK: Duration = Duration::from_secs(1);
 pub(crate) const NO_PEER: &str = "its key is let in no more";
 /// After this time without a path that works, flows go to a standby.
 pub(crate) const GONE_AFTER: Duration = Duration::from_millis(500);
-
-/// The state of a peer, as far as this end knows it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PeerState {
-    /// It is being dialled, or waited for.
-    Absent,
-    /// A session is there.
-    Connected,
-    /// The last attempt failed so.
-    Failed(String),
-}
 
 /// A peer. Cheap to clone.
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use whimbrel::StreamId;
 
-use crate::compress::Restart;
+use crate::flow::compressed::Restart;
 
 /// The compressed flows of a session. Cheap to clone.
 #[derive(Clone, Debug, Default)]

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use tokio::sync::watch;
 use whimbrel::PublicKey;
 
 use super::peer::Peer;
+use crate::protocol::{Announcement, Manner};
 
 /// All peers as they are now. Cheap to clone; each clone sees every change.
 #[derive(Clone, Debug)]
@@ -83,6 +85,16 @@ impl Roster {
     /// Sets other peers.
     pub(crate) fn set(&self, peers: Peers) {
         self.0.send_replace(Arc::new(peers));
+    }
+
+    /// Sends a datagram to the peers with these names, or to all if there are none. Each gets a copy of its own.
+    pub(crate) fn send(&self, names: &[String], announcement: &Announcement, payload: &[u8]) {
+        let peers = self.now();
+        let gets = |peer: &&Peer| names.is_empty() || names.iter().any(|name| **name == *peer.context().peer);
+        for session in peers.all().map(|(_, peer)| peer).filter(gets).filter_map(Peer::session) {
+            let payload = Bytes::copy_from_slice(payload);
+            session.outgoing().send(announcement, Manner::default(), payload);
+        }
     }
 
     /// Follows every change.

@@ -1,160 +1,26 @@
 //! A session with a peer: what the peer opens here, and datagrams in both directions.
 
-use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{mpsc, watch};
 use whimbrel::{Paths, StreamId};
-use whimbrel_service::ActivityLog;
 
 use super::bond::Bond;
-use super::dictionaries::Dictionaries;
+use super::context::SessionContext;
 use super::far::FarEnd;
-use super::limits::Limits;
-use super::mark::Mark;
-use super::near::{Opened, Refused};
-use super::own_ports::OwnPorts;
+use super::flows::RunningFlow;
+use super::near::Opened;
 use super::reach::{Reach, Reached};
-use super::record::{FlowRecord, Flows, Running};
+use super::refused::Refused;
 use super::restarts::Restarts;
-use super::shares::Shares;
 use super::steering::Helm;
-use super::udp::{Codecs, FarPrograms, Found, Outgoing, Programs};
+use super::udp::{Codecs, FarPrograms, Found, Outgoing, Programs, UdpParts};
 use super::wish::Wish;
-use crate::compress::Budget;
 use crate::connector::{Link, LinkEnd, Stream};
-use crate::flow::Ended;
-use crate::multicast::Multicast;
-use crate::policy::{Permits, Protocol};
 use crate::protocol::{Capabilities, Datagram, Gathered, Opening};
-use crate::upgrade::UdpParts;
 
 /// The most addresses that were looked up and wait to be used.
 const LOOK_UPS: usize = 64;
-
-/// The context of all sessions with one peer.
-#[derive(Debug)]
-pub struct SessionContext {
-    /// The peer's name, or its key.
-    pub peer: Arc<str>,
-    permits: RwLock<Arc<Permits>>,
-    pub(crate) limits: Arc<Limits>,
-    pub(crate) flows: Flows,
-    pub(in crate::relay) shares: Shares,
-    pub(crate) dictionaries: Arc<Dictionaries>,
-    activity: Option<ActivityLog>,
-    /// The mark of connections and datagrams that are sent for the peer, and of direct ones.
-    pub(crate) mark: Mark,
-    /// Where groups of the peer are sent on.
-    pub(crate) multicast: Option<Arc<Multicast>>,
-    /// Our own ports.
-    pub(crate) own: Arc<OwnPorts>,
-}
-
-impl SessionContext {
-    /// Creates the context of a peer, which may open what `permits` say.
-    pub fn new(
-        peer: &str,
-        permits: Permits,
-        limits: Arc<Limits>,
-        flows: Flows,
-        (dictionaries, compression): (Arc<Dictionaries>, &Budget),
-        activity: Option<ActivityLog>,
-    ) -> Self {
-        let (permits, shares) = (RwLock::new(Arc::new(permits)), Shares::new(&limits, compression));
-        let (peer, own) = (peer.into(), Arc::default());
-        Self {
-            peer,
-            permits,
-            limits,
-            flows,
-            shares,
-            dictionaries,
-            activity,
-            mark: None,
-            multicast: None,
-            own,
-        }
-    }
-
-    /// Marks what is sent for the peer.
-    pub fn marked(mut self, mark: Option<u32>) -> Self {
-        self.mark = mark;
-        self
-    }
-
-    /// Has the peer's groups sent on there.
-    pub(crate) fn with_multicast(mut self, multicast: Option<Arc<Multicast>>) -> Self {
-        self.multicast = multicast;
-        self
-    }
-
-    /// Refuses targets at these ports of ours.
-    pub(crate) fn with_own(mut self, own: &Arc<OwnPorts>) -> Self {
-        self.own = Arc::clone(own);
-        self
-    }
-
-    /// Returns what the peer may open.
-    pub fn permits(&self) -> Arc<Permits> {
-        Arc::clone(&self.permits.read().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Sets what the peer may open from now on.
-    pub fn set_permits(&self, permits: Permits) {
-        *self.permits.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(permits);
-    }
-
-    /// Returns whether a target is this proxy itself. If it is, that is noted.
-    pub(super) fn is_loop(&self, protocol: Protocol, target: SocketAddr) -> bool {
-        let is_loop = self.own.has(protocol, target);
-        if is_loop {
-            let why = "the target is a port of this proxy: a loop";
-            self.note(
-                "loop refused",
-                serde_json::json!({ "protocol": protocol, "target": target, "why": why }),
-            );
-        }
-        is_loop
-    }
-
-    pub(crate) fn note(&self, what: &str, more: serde_json::Value) {
-        let Some(activity) = &self.activity else { return };
-        let mut fields = serde_json::Map::from_iter([("peer".to_owned(), (*self.peer).into())]);
-        if let serde_json::Value::Object(more) = more {
-            fields.extend(more);
-        }
-        activity.note(what, fields.into());
-    }
-
-    /// Notes a flow that the far end refused after its program was let in.
-    pub(crate) fn note_refused(&self, record: &FlowRecord, why: Refused) {
-        self.flows.count_refused(why);
-        self.note("flow refused", serde_json::json!({
-            "protocol": record.protocol, "by_peer": record.by_peer, "target": record.target, "program": record.program,
-            "rule": record.rule, "why": why.to_string(),
-        }));
-    }
-
-    pub(crate) fn note_ended(&self, record: &FlowRecord, ended: Ended) {
-        let ((to_peer, from_peer), link) = (record.bytes(), record.link());
-        self.note("flow ended", serde_json::json!({
-            "protocol": record.protocol, "by_peer": record.by_peer, "target": record.target, "program": record.program, "rule": record.rule,
-            "to_peer_bytes": to_peer, "from_peer_bytes": from_peer, "to_peer_link_bytes": link.0, "from_peer_link_bytes": link.1,
-            "how": how(ended),
-        }));
-    }
-}
-
-fn how(ended: Ended) -> String {
-    match ended {
-        Ended::Finished => "finished".to_owned(),
-        Ended::ResetByProgram => "reset by the program".to_owned(),
-        Ended::ResetByPeer(code) => format!("reset by the peer with code {code}"),
-        Ended::SessionLost => "the session ended".to_owned(),
-        Ended::GivenUp(code) => format!("given up with code {code}"),
-    }
-}
 
 /// A session with a peer.
 #[derive(Debug)]
@@ -184,7 +50,7 @@ impl Session {
         programs: Arc<Programs>,
         paths: watch::Receiver<Option<Paths>>,
     ) -> Arc<Self> {
-        let codecs = Arc::new(Codecs::new(Arc::clone(&context)));
+        let codecs = Arc::new(Codecs::new(context.means.clone()));
         let most = context.limits.max_udp_contexts;
         let bond: Arc<Bond> = Arc::default();
         let outgoing = Outgoing::new(link.clone(), most, Arc::clone(&codecs), Arc::clone(&bond));
@@ -285,8 +151,8 @@ impl Session {
     ///
     /// # Errors
     /// The session is over.
-    pub(crate) async fn open(&self, opening: &Opening, running: Running) -> Result<Opened, Refused> {
-        let wish = opening.manner.compression.and_then(|asked| Wish::new(asked, &self.context));
+    pub(crate) async fn open(&self, opening: &Opening, running: RunningFlow) -> Result<Opened, Refused> {
+        let wish = opening.manner.compression.and_then(|asked| Wish::new(asked, &self.context.means));
         Opened::open(&self.link, opening, running, wish, &self.restarts, &self.bond).await
     }
 

@@ -5,10 +5,9 @@ use std::time::Instant;
 
 use tokio::sync::Semaphore;
 
-use super::allowance::Allowance;
 use super::limits::Limits;
 use super::speaking::Spoken;
-use crate::compress::Budget;
+use crate::allowance::Allowance;
 
 /// Names that are looked up for one peer at the same time. The system looks up on threads that all peers share.
 const LOOK_UPS: usize = 16;
@@ -34,14 +33,12 @@ pub(super) struct Shares {
     echoes: Mutex<Allowance>,
     /// Its datagrams to groups.
     sent_on: Mutex<Allowance>,
-    /// The contexts for compression.
-    pub(super) compression: Budget,
     /// Sockets in the names of its programs.
     pub(super) spoken: Spoken,
 }
 
 impl Shares {
-    pub(super) fn new(limits: &Limits, compression: &Budget) -> Self {
+    pub(super) fn new(limits: &Limits) -> Self {
         let semaphore = |most: usize| Semaphore::new(most.min(Semaphore::MAX_PERMITS));
         let shared = |most| Arc::new(semaphore(most));
         Self {
@@ -51,7 +48,6 @@ impl Shares {
             udp_programs: shared(limits.max_udp_programs),
             echoes: Mutex::new(Allowance::new(ECHOES_PER_SECOND)),
             sent_on: Mutex::new(Allowance::new(SENT_ON_PER_SECOND)),
-            compression: compression.of_peer(),
             spoken: Spoken::default(),
         }
     }
@@ -81,7 +77,7 @@ mod tests {
             (usize::MAX, usize::MAX, usize::MAX);
         let limits =
             Limits { max_flows_per_peer, max_connecting_per_peer, max_udp_programs, ..Limits::default() };
-        let shares = Shares::new(&limits, &Budget::new(usize::MAX, usize::MAX));
+        let shares = Shares::new(&limits);
         assert_eq!(shares.flows.available_permits(), Semaphore::MAX_PERMITS);
     }
 }

@@ -9,7 +9,7 @@ use whimbrel::StreamId;
 
 use super::caps::cap_of;
 use super::reach::Reached;
-use crate::policy::{Action, Decision, Key, Rules};
+use crate::policy::{Action, Decision, FlowKey, Rules};
 use crate::protocol::{Cap, codes};
 
 /// The authority over a running flow: the rules of this proxy, or the peer.
@@ -20,7 +20,7 @@ pub(crate) enum Steering {
         /// They change with the file and with the state of the network.
         rules: watch::Receiver<Arc<Rules>>,
         /// The properties of the flow that rules look at.
-        key: Key,
+        key: FlowKey,
         /// Their decision when they were last asked.
         decision: Box<Decision>,
         /// Whether it is carried. Otherwise this proxy has connected by itself.

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use super::means::CompressionMeans;
 use super::record::FlowRecord;
-use super::session::SessionContext;
-use crate::compress::{Compressed, Dictionary, Method, Paused, Share};
+use crate::compress::{Dictionary, Method, Share};
 use crate::flow::Channel;
+use crate::flow::compressed::{Compressed, Paused};
 use crate::protocol::{Agreement, Compression};
 
 /// The compression that a flow is to have, with the memory for it.
@@ -18,9 +19,8 @@ pub(super) struct Wish {
 
 impl Wish {
     /// Grants as much of the wish as this end can. `None`: there are too many contexts.
-    pub(super) fn new(asked: Compression, context: &SessionContext) -> Option<Self> {
-        let dictionary = asked.dictionary.and_then(|id| context.dictionaries.of_id(id)).cloned();
-        let share = context.shares.compression.take(asked.method, dictionary.as_ref())?;
+    pub(super) fn new(asked: Compression, means: &CompressionMeans) -> Option<Self> {
+        let (dictionary, share) = means.take(asked.method, asked.dictionary)?;
         Some(Self { method: asked.method, dictionary, share })
     }
 
@@ -43,12 +43,8 @@ impl Wish {
 
     /// The compression of a flow that goes on here. `None`: its dictionary is not there any more, or there are too many
     /// contexts.
-    pub(super) fn again(paused: &Paused, context: &SessionContext) -> Option<Self> {
-        let dictionary = match paused.dictionary {
-            Some(id) => Some(context.dictionaries.of_id(id)?.clone()),
-            None => None,
-        };
-        let share = context.shares.compression.take(paused.method, dictionary.as_ref())?;
+    pub(super) fn again(paused: &Paused, means: &CompressionMeans) -> Option<Self> {
+        let (dictionary, share) = means.take_all(paused.method, paused.dictionary)?;
         Some(Self { method: paused.method, dictionary, share })
     }
 

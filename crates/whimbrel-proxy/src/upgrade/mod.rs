@@ -9,7 +9,6 @@ mod parcel;
 mod wire;
 
 pub use dialog::Dialog;
-
 pub use parcel::Parcel;
-pub(crate) use parcel::{FlowNote, FlowParcel, OtherEnd, SessionNote, SessionParcel, UdpParts};
+pub(crate) use parcel::{Claimed, SessionNote, SessionParcel};
 pub use wire::HandOverError;

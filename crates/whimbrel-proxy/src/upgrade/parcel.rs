@@ -2,17 +2,13 @@
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::time::Duration;
 
-use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use whimbrel::PublicKey;
 
-use crate::flow::InHand;
 use crate::intercept::tproxy::Interception;
 use crate::intercept::tun::{Claim, TunInterception};
-use crate::policy::Origin;
-use crate::relay::{FlowRecord, Saved};
+use crate::relay::{FlowParcel, UdpParts};
 
 /// Everything that a proxy hands over.
 #[derive(Debug, Default)]
@@ -26,7 +22,7 @@ pub struct Parcel {
     /// The same by a TUN interface.
     pub(crate) tun: Option<TunInterception>,
     pub(crate) sessions: Vec<SessionParcel>,
-    pub(crate) flows: Vec<FlowParcel>,
+    pub(crate) flows: Vec<Claimed>,
 }
 
 /// A session that was suspended.
@@ -38,15 +34,7 @@ pub(crate) struct SessionParcel {
     pub(crate) udp: UdpParts,
 }
 
-/// The UDP programs of a session's peer.
-#[derive(Debug, Default)]
-pub(crate) struct UdpParts {
-    /// The announcement of each context, as a message between proxies.
-    pub(crate) contexts: Vec<Bytes>,
-    /// The sockets of each program: up to two.
-    pub(crate) programs: Vec<(SocketAddr, Vec<OwnedFd>)>,
-}
-
+/// The facts about a session that the next process needs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct SessionNote {
     pub(crate) peer: PublicKey,
@@ -55,51 +43,12 @@ pub(crate) struct SessionNote {
     pub(crate) next_context: u64,
 }
 
-/// A TCP flow that was taken apart.
+/// A flow of a parcel.
 #[derive(Debug)]
-pub(crate) struct FlowParcel {
-    pub(crate) program: OwnedFd,
-    pub(crate) other: OtherEnd,
-    pub(crate) hand: InHand,
-    pub(crate) note: FlowNote,
+pub(crate) struct Claimed {
+    pub(crate) flow: FlowParcel,
     /// Its place in the process that goes on with it, if it came by a TUN interface. It is not handed over.
     pub(crate) claim: Option<Claim>,
-}
-
-/// The other end of a flow.
-#[derive(Debug)]
-pub(crate) enum OtherEnd {
-    /// A stream of the session with this place in the parcel.
-    Stream(usize, Saved),
-    /// A connection to the target.
-    Direct(OwnedFd),
-}
-
-/// The facts about a flow that the next process needs.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct FlowNote {
-    pub(crate) by_peer: bool,
-    pub(crate) peer: String,
-    pub(crate) target: String,
-    pub(crate) program: Option<SocketAddr>,
-    pub(crate) rule: Option<String>,
-    #[serde(default)]
-    pub(crate) origin: Origin,
-    pub(crate) age: Duration,
-}
-
-impl FlowNote {
-    pub(crate) fn of(record: &FlowRecord) -> Self {
-        Self {
-            by_peer: record.by_peer,
-            peer: record.peer.to_string(),
-            target: record.target.clone(),
-            program: record.program,
-            rule: record.rule.clone(),
-            origin: record.origin.clone(),
-            age: record.age(),
-        }
-    }
 }
 
 impl Parcel {

@@ -13,11 +13,11 @@ use rustix::net::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::parcel::{FlowNote, FlowParcel, OtherEnd, Parcel, SessionNote, SessionParcel, UdpParts};
+use super::parcel::{Claimed, Parcel, SessionNote, SessionParcel};
 use crate::flow::{Direction, InHand};
 use crate::intercept::tproxy::{Interception, InterceptionNote, InterceptionParts, TproxyError};
 use crate::intercept::tun::{TunError, TunInterception, TunNote, TunParts};
-use crate::relay::Saved;
+use crate::relay::{FlowNote, FlowParcel, OtherEnd, Saved, UdpParts};
 
 /// The version of what follows. Both processes must have the same.
 const VERSION: u32 = 4;
@@ -136,7 +136,7 @@ pub(super) fn send(parcel: &Parcel, mut to: &UnixStream) -> Result<(), HandOverE
         }
     }
     let none = Bytes::new();
-    for FlowParcel { program, other, hand, note, .. } in &parcel.flows {
+    for Claimed { flow: FlowParcel { program, other, hand, note }, .. } in &parcel.flows {
         let (stream, direct) = match other {
             OtherEnd::Stream(session, saved) => (Some((*session, saved.clone())), None),
             OtherEnd::Direct(file) => (None, Some(file.as_fd())),
@@ -237,7 +237,8 @@ pub(super) fn receive(mut from: &UnixStream) -> Result<Parcel, HandOverError> {
                     sent: hand.sent,
                     received: hand.received,
                 };
-                parcel.flows.push(FlowParcel { program, other, hand, note, claim: None });
+                let flow = FlowParcel { program, other, hand, note };
+                parcel.flows.push(Claimed { flow, claim: None });
             }
             Note::End => {
                 parcel.interception = interception.map(Interception::of).transpose()?;

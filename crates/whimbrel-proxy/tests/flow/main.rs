@@ -10,12 +10,13 @@ mod world;
 
 use std::task::{Context, Poll, Waker};
 
+use bytes::Bytes;
 use pipes::{End, connected};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use talker::Talker;
-use whimbrel_proxy::compress::Compressed;
-use whimbrel_proxy::flow::{Channel, Ended, Flow};
+use whimbrel_proxy::flow::compressed::Compressed;
+use whimbrel_proxy::flow::{Broken, Channel, Ended, Flow};
 
 /// The counts of a run.
 #[derive(Debug, Default)]
@@ -83,6 +84,78 @@ fn run<C: Channel>(seed: u64, tally: &mut Tally, wrap: impl Fn(End) -> C) {
         }
         _ => panic!("seed {seed}: it does not end: {ended:?}"),
     }
+}
+
+/// A stream that small writes wait in front of, for as many polls as the seed of its end says.
+struct Gathering {
+    end: End,
+    waits: u32,
+    polls: u32,
+}
+
+impl Channel for Gathering {
+    fn poll_read(&mut self, cx: &mut Context<'_>, bytes: &mut Vec<Bytes>) -> Poll<Result<bool, Broken>> {
+        Channel::poll_read(&mut self.end, cx, bytes)
+    }
+
+    fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &mut Bytes) -> Poll<Result<(), Broken>> {
+        Channel::poll_write(&mut self.end, cx, bytes)
+    }
+
+    fn gathers(&self) -> usize {
+        500
+    }
+
+    fn poll_gathered(&mut self, _: &mut Context<'_>) -> Poll<()> {
+        self.polls += 1;
+        if self.polls.is_multiple_of(self.waits) { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    fn poll_stopped(&mut self, cx: &mut Context<'_>) -> Poll<Broken> {
+        self.end.poll_stopped(cx)
+    }
+
+    fn finish(&mut self) {
+        Channel::finish(&mut self.end);
+    }
+
+    fn reset(&mut self, code: u64) {
+        Channel::reset(&mut self.end, code);
+    }
+}
+
+#[test]
+fn every_order_ends_well_when_small_writes_wait_for_others() {
+    let mut tally = Tally::default();
+    for seed in 0..1_000 {
+        run(seed, &mut tally, |end| Gathering { end, waits: 1 + seed as u32 % 9, polls: 0 });
+    }
+    println!("seeds 0 to 999: {tally:?}");
+    assert!(tally.clean > 500 && tally.resets > 50 && tally.given_up > 25, "{tally:?}");
+}
+
+#[test]
+fn small_writes_wait_for_others_and_are_not_lost_when_the_flow_is_taken_apart() {
+    let ((mut program, near), (channel, mut peer)) = (connected(30_000), connected(30_000));
+    let mut flow = Flow::new(near, Gathering { end: channel, waits: 3, polls: 0 });
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut read = || ready(Channel::poll_read(&mut peer, &mut cx, &mut Vec::new()));
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut write = |text: &'static [u8]| {
+        let written = Channel::poll_write(&mut program, &mut cx, &mut Bytes::from_static(text));
+        assert_eq!(written, Poll::Ready(Ok(())));
+    };
+    let mut cx = Context::from_waker(Waker::noop());
+    write(b"one ");
+    assert!(flow.poll(&mut cx).is_pending() && read().is_none());
+    write(b"two");
+    assert!(flow.poll(&mut cx).is_pending() && read().is_none());
+    assert!(flow.poll(&mut cx).is_pending(), "the wait is over");
+    assert_eq!(flow.bytes().0, 7);
+    assert!(read().is_some());
+    write(b"three");
+    assert!(flow.poll(&mut cx).is_pending() && read().is_none());
+    assert_eq!(flow.into_parts().2.out, &b"three"[..]);
 }
 
 fn ready<T>(poll: Poll<T>) -> Option<T> {

@@ -13,7 +13,7 @@ use whimbrel_proto::TransportConfig;
 use whimbrel_proto::session::SessionEvent;
 use whimbrel_proxy::compress::Method;
 use whimbrel_proxy::flow::{Channel, Ended, Flow, HoldBudget};
-use whimbrel_proxy::policy::{Key, Origin, Protocol, Rule, Rules};
+use whimbrel_proxy::policy::{FlowKey, Origin, Protocol, Rule, Rules};
 use whimbrel_proxy::protocol::{Answer, AnswerReader, Manner, Opening, Outcome, Target, codes};
 use whimbrel_sim::pair::{End as Side, Pair};
 
@@ -29,7 +29,7 @@ const QUIET: u32 = 600;
 
 /// A flow in the world.
 struct Case {
-    key: Key,
+    key: FlowKey,
     method: Option<Method>,
     opens_at: u32,
     near: Option<Half>,
@@ -60,7 +60,7 @@ impl Case {
             [&mut program, &mut server].into_iter().for_each(Talker::write_records);
         }
         Self {
-            key: Key {
+            key: FlowKey {
                 protocol: Protocol::Tcp,
                 target: target(number),
                 source: ([10, 0, 0, 1], 1_000 + number as u16).into(),

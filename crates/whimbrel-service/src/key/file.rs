@@ -24,7 +24,7 @@ pub enum KeyFileError {
     #[error("{} exists and is not overwritten: remove it first, or choose another with --out", .0.display())]
     Exists(PathBuf),
     /// The file's folder does not exist. Only the folder of the default file is made.
-    #[error("there is no folder {}: make it first, or choose another with --out", .0.display())]
+    #[error("there is no folder {}: make it first, or name a file elsewhere", .0.display())]
     NoFolder(PathBuf),
     /// Others may read the file.
     #[error("others can read the secret key in {path}: run `chmod 600 {path}`", path = .0.display())]

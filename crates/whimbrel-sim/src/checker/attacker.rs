@@ -1,16 +1,13 @@
 //! An attacker on the path without keys, who keeps packets and sends them again, later, from elsewhere, or to the
 //! wrong server.
 
-use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
-use std::rc::Rc;
 use std::time::Duration;
 
 use whimbrel_proto::Time;
 
-use super::run::Run;
-use super::special::{Attack, View};
+use super::special::View;
 use crate::pair::End;
 use crate::world::{SERVER, TapVerdict};
 
@@ -20,12 +17,13 @@ const NEWEST: usize = 400;
 /// An address that nobody has.
 const ELSEWHERE: ([u8; 4], u16) = ([192, 0, 2, 66], 6666);
 
+/// A packet that the attacker has seen.
 #[derive(Clone, Debug)]
-struct Packet {
-    sent: Time,
-    from: SocketAddr,
-    to: SocketAddr,
-    bytes: Vec<u8>,
+pub(super) struct Packet {
+    pub(super) sent: Time,
+    pub(super) from: SocketAddr,
+    pub(super) to: SocketAddr,
+    pub(super) bytes: Vec<u8>,
 }
 
 impl Packet {
@@ -61,6 +59,7 @@ impl<T> Doing<T> {
     }
 }
 
+/// The attacker.
 #[derive(Debug, Default)]
 pub(super) struct Attacker {
     first: Vec<Packet>,
@@ -73,7 +72,7 @@ pub(super) struct Attacker {
 }
 
 impl Attacker {
-    fn see(&mut self, now: Time, packet: Packet) -> TapVerdict {
+    pub(super) fn see(&mut self, now: Time, packet: Packet) -> TapVerdict {
         let sender = packet.sender();
         self.keep(packet.clone());
         if let Some(stray) = self.stray.as_mut().filter(|_| sender == End::Client && packet.is_sealed())
@@ -104,7 +103,7 @@ impl Attacker {
     }
 
     /// Packets that have passed, the newest last.
-    fn past(&self, view: View, back: u32, count: u32) -> Vec<Packet> {
+    pub(super) fn past(&self, view: View, back: u32, count: u32) -> Vec<Packet> {
         let seen = self.first.iter().chain(&self.newest).filter(|packet| view.sees(packet.sender()));
         let seen: Vec<&Packet> = seen.collect();
         let end = seen.len().saturating_sub(back as usize).max(seen.len().min(FIRST));
@@ -112,8 +111,29 @@ impl Attacker {
         seen[begin..end].iter().map(|packet| (*packet).clone()).collect()
     }
 
+    /// Holds packets back from now on: one of `every`, each for `later`.
+    pub(super) fn hold(&mut self, what: (View, Duration, bool), every: u32, until: Time) {
+        self.hold = Some(Doing { what, every, until, count: 0 });
+    }
+
+    /// Leads packets to the wrong server from now on: one of `every`, which with `only` goes just there.
+    pub(super) fn stray(&mut self, only: bool, every: u32, until: Time) {
+        self.stray = Some(Doing { what: only, every, until, count: 0 });
+    }
+
+    /// Removes and returns the packets for the wrong server.
+    pub(super) fn take_strays(&mut self) -> Vec<Packet> {
+        std::mem::take(&mut self.strays)
+    }
+
+    /// Stops all interference. What is held is due at once.
+    pub(super) fn calm(&mut self) {
+        (self.hold, self.stray) = (None, None);
+        self.held.iter_mut().for_each(|(at, _)| *at = Time::ZERO);
+    }
+
     /// Removes and returns the packets due at `now`.
-    fn due(&mut self, now: Time) -> Vec<Packet> {
+    pub(super) fn due(&mut self, now: Time) -> Vec<Packet> {
         let (due, held) = self.held.drain(..).partition(|(at, _)| *at <= now);
         self.held = held;
         let due: Vec<(Time, Packet)> = due;
@@ -121,68 +141,7 @@ impl Attacker {
     }
 }
 
-fn moved(packet: Packet, elsewhere: bool) -> Packet {
+/// A packet, from an address that nobody has if it comes from `elsewhere`.
+pub(super) fn moved(packet: Packet, elsewhere: bool) -> Packet {
     if elsewhere { Packet { from: ELSEWHERE.into(), ..packet } } else { packet }
-}
-
-impl Run {
-    /// Puts an attacker on the path, from the first packet on.
-    pub(super) fn watch(&mut self) {
-        let attacker = Rc::new(RefCell::new(Attacker::default()));
-        self.attacker = Some(Rc::clone(&attacker));
-        self.sibling = self.pair.world.add_sibling();
-        self.pair.world.set_tap(Box::new(move |now, from, to, bytes| {
-            attacker.borrow_mut().see(now, Packet { sent: now, from, to, bytes: bytes.clone() })
-        }));
-    }
-
-    pub(super) fn attack(&mut self, attack: &Attack) {
-        let (now, Some(attacker)) = (self.pair.now(), self.attacker.clone()) else { return };
-        self.coverage.special(attack.special());
-        let mut attacker = attacker.borrow_mut();
-        match *attack {
-            Attack::Replay { view, back, count, elsewhere } => {
-                let past = attacker.past(view, back, count);
-                drop(attacker);
-                for packet in past {
-                    self.inject(&moved(packet, elsewhere));
-                }
-            }
-            Attack::Hold { view, every, time, later, elsewhere } => {
-                attacker.hold =
-                    Some(Doing { what: (view, later, elsewhere), every, until: now + time, count: 0 });
-            }
-            Attack::Stray { every, time, only } => {
-                attacker.stray = Some(Doing { what: only, every, until: now + time, count: 0 });
-            }
-        }
-    }
-
-    /// Delivers held packets that are due, and strays to the wrong server.
-    pub(super) fn let_go(&mut self) {
-        let (now, Some(attacker)) = (self.pair.now(), self.attacker.clone()) else { return };
-        let due = attacker.borrow_mut().due(now);
-        for packet in due {
-            self.inject(&packet);
-        }
-        let strays = std::mem::take(&mut attacker.borrow_mut().strays);
-        for Packet { from, to, bytes, .. } in strays {
-            self.pair.world.misdeliver(self.sibling, from, to, &bytes);
-        }
-    }
-
-    /// Stops all interference.
-    pub(super) fn calm(&mut self) {
-        if let Some(attacker) = &self.attacker {
-            let mut attacker = attacker.borrow_mut();
-            (attacker.hold, attacker.stray) = (None, None);
-            attacker.held.iter_mut().for_each(|(at, _)| *at = Time::ZERO);
-        }
-        self.let_go();
-    }
-
-    fn inject(&mut self, packet: &Packet) {
-        self.model.on_held(self.pair.now().since(packet.sent));
-        self.pair.world.inject(packet.from, packet.to, &packet.bytes);
-    }
 }

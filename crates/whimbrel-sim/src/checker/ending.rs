@@ -7,9 +7,10 @@ use whimbrel_proto::congestion::Congestion;
 use whimbrel_proto::session::TagSettings;
 use whimbrel_proto::{CloseReason, Event, SuspendMode, Tag, Time};
 
-use super::operation::{DEAR, Draft};
+use super::draft::Draft;
+use super::operation::{DEAR, Finale};
 use super::run::Run;
-use super::{Finale, Special};
+use super::special::Special;
 use crate::pair::End;
 
 /// The longest time until everything is at rest, whatever happened before. It limits every stall.

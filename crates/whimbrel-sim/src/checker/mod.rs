@@ -19,10 +19,15 @@
 
 mod arrivals;
 mod attacker;
+mod attacking;
 mod away;
+mod complaint;
+mod counting;
 mod coverage;
 mod dice;
+mod draft;
 mod ending;
+mod leaving;
 mod model;
 mod moving;
 mod neglect;
@@ -36,18 +41,18 @@ mod special;
 mod tape;
 
 pub use away::Away;
+pub use complaint::complaint;
 pub use coverage::Coverage;
 pub use dice::{Dice, FromBytes, Seeded};
+pub use draft::Draft;
 pub use model::Model;
 pub use moving::run_move;
-pub use operation::{Draft, Finale, NetworkChange, Operation};
+pub use operation::{Finale, NetworkChange, Operation};
 pub use reduce::{Reduced, class, reduce};
 pub use run::{play, run};
 pub use script::{OPERATIONS, Script};
 pub use special::{Attack, Special, View};
 pub use tape::{INPUT_SEED, Kind, Tape};
-
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Runs one seed.
 ///
@@ -71,15 +76,4 @@ pub fn move_seed(seed: u64) -> Result<(), String> {
 /// See [`run_seed`].
 pub fn run_bytes(bytes: &[u8]) -> Result<Coverage, String> {
     complaint(|| run(&mut FromBytes::new(bytes), 1))
-}
-
-/// Runs `check` and converts a panic to its message.
-///
-/// # Errors
-/// The panic's message.
-pub fn complaint<T>(check: impl FnOnce() -> T) -> Result<T, String> {
-    catch_unwind(AssertUnwindSafe(check)).map_err(|panic| {
-        let text = panic.downcast_ref::<String>().cloned();
-        text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).into())).unwrap_or_default()
-    })
 }

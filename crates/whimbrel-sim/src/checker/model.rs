@@ -7,7 +7,7 @@ use bytes::Bytes;
 use whimbrel_proto::session::{CreditPolicy, Message, Outcome, StreamOptions, TagSettings};
 use whimbrel_proto::{MessageId, Service, StreamId, Tag, Time};
 
-use super::operation::Draft;
+use super::draft::Draft;
 use crate::pair::End;
 
 /// The longest time in flight over the worst of the links. A packet sent before a deadline may arrive this much after

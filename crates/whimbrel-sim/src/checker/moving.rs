@@ -9,7 +9,7 @@ use whimbrel_proto::{
     CloseReason, Event, Handle, Service, StreamId, SuspendMode, Suspended, TransportConfig,
 };
 
-use super::{Dice, Seeded};
+use super::dice::{Dice, Seeded};
 use crate::pair::{End, Pair};
 use whimbrel_link::LinkConfig;
 

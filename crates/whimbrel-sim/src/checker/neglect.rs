@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use whimbrel_proto::{StreamId, Time};
 
-use super::operation::Draft;
+use super::draft::Draft;
 use super::run::Run;
 use super::special::Special;
 use crate::pair::End;

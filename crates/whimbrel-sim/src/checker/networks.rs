@@ -6,8 +6,8 @@ use std::time::Duration;
 use whimbrel_proto::SetPrimaryError;
 use whimbrel_proto::{LocalAddress, PathId, PathState, PathStats};
 
-use super::NetworkChange;
-use super::operation::Draft;
+use super::draft::Draft;
+use super::operation::NetworkChange;
 use super::run::Run;
 use crate::pair::End;
 use crate::world::SERVER;

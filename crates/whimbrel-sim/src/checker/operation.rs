@@ -5,31 +5,11 @@ use std::time::Duration;
 use whimbrel_proto::Service;
 use whimbrel_proto::session::{CreditPolicy, RouteClass, StreamKind, StreamOptions, TagSettings};
 
-use super::{Attack, Away, Dice, special};
+use super::away::Away;
+use super::dice::Dice;
+use super::draft::{Draft, length, tag};
+use super::special::Attack;
 use crate::pair::End;
-
-/// A message to send, without its payload, which the model makes.
-#[derive(Clone, Debug)]
-pub struct Draft {
-    /// The index of the stream among the open ones, modulo their number.
-    pub stream: u32,
-    /// Its service.
-    pub service: Service,
-    /// Its tag.
-    pub tag: Option<u64>,
-    /// Its priority.
-    pub priority: u8,
-    /// Its lifetime.
-    pub lifetime: Option<Duration>,
-    /// The length of the payload in bytes.
-    pub length: usize,
-    /// Whether its outcome is wanted.
-    pub tracked: bool,
-    /// Whether the reader must confirm it.
-    pub confirm: bool,
-    /// Whether it carries its number as PPID.
-    pub ppid: bool,
-}
 
 /// One step of a run. A stream is named by its index among the open ones, modulo their number.
 #[derive(Clone, Debug)]
@@ -264,7 +244,7 @@ impl Operation {
                 }
             }
             88..89 if dice.chance(50) => Self::Away(Away::draw(dice, from)),
-            89..92 => special::draw(dice),
+            89..92 => draw_special(dice),
             95..98 => Self::OpenWith { from, length: dice.below(1_025) as usize },
             98..99 => Self::Tune {
                 at: from,
@@ -274,6 +254,22 @@ impl Operation {
             },
             _ => Self::Pass { time: Duration::from_millis(dice.between(1, 60).into()) },
         }
+    }
+}
+
+/// Draws one of the special events that are operations.
+fn draw_special(dice: &mut dyn Dice) -> Operation {
+    let at = end(dice);
+    match dice.below(20) {
+        0..2 => {
+            let (stream, length) = (dice.below(8), dice.between(1_000, 500_000) as usize);
+            let time = dice.chance(50).then(|| Duration::from_millis(dice.between(500, 20_000).into()));
+            Operation::Stall { at, stream, length, time }
+        }
+        2..6 => Operation::Abandon { at, stream: dice.below(8), code: dice.below(9).into() },
+        6..12 => Operation::Attack(Attack::draw_replay(dice)),
+        12..16 => Operation::Attack(Attack::draw_hold(dice)),
+        _ => Operation::Attack(Attack::draw_stray(dice)),
     }
 }
 
@@ -339,45 +335,8 @@ impl NetworkChange {
     }
 }
 
-impl Draft {
-    /// A message with default properties.
-    pub fn plain(length: usize) -> Self {
-        Self {
-            stream: 0,
-            service: Service::ReliableUnsequenced,
-            tag: None,
-            priority: 100,
-            lifetime: None,
-            length,
-            tracked: true,
-            confirm: false,
-            ppid: false,
-        }
-    }
-
-    fn draw(dice: &mut dyn Dice) -> Self {
-        let length = length(dice);
-        Self {
-            stream: if dice.chance(60) { 0 } else { dice.below(4) },
-            service: Service::ALL[dice.below(4) as usize],
-            tag: dice.chance(40).then(|| tag(dice)),
-            priority: if dice.chance(60) { 100 } else { dice.below(256) as u8 },
-            lifetime: dice.chance(25).then(|| Duration::from_millis(dice.between(0, 800).into())),
-            length,
-            tracked: dice.chance(70),
-            confirm: dice.chance(10),
-            // A payload too short for a number needs the number in the PPID.
-            ppid: length < 8 || dice.chance(10),
-        }
-    }
-}
-
-pub(super) fn end(dice: &mut dyn Dice) -> End {
+fn end(dice: &mut dyn Dice) -> End {
     if dice.chance(60) { End::Client } else { End::Server }
-}
-
-fn tag(dice: &mut dyn Dice) -> u64 {
-    dice.below(4).into()
 }
 
 fn settings(dice: &mut dyn Dice) -> TagSettings {
@@ -402,19 +361,8 @@ fn options(dice: &mut dyn Dice) -> StreamOptions {
     options
 }
 
-fn length(dice: &mut dyn Dice) -> usize {
-    let length = match dice.below(100) {
-        0..15 => dice.between(0, 20),
-        15..60 => dice.between(8, 300),
-        60..80 => dice.between(300, 1_500),
-        80..97 => dice.between(1_000, 8_000),
-        _ => dice.between(8_000, 65_000),
-    };
-    length as usize
-}
-
 /// A link such as people meet.
-pub(super) fn link(dice: &mut dyn Dice) -> String {
+fn link(dice: &mut dyn Dice) -> String {
     let rate = ["300kbit", "1mbit", "4mbit", "20mbit", "100mbit"][dice.below(5) as usize];
     let delay = if dice.chance(70) { dice.between(1, 40) } else { dice.between(40, 300) };
     let mut link = format!("rate={rate},delay={delay}ms,queue={}ms", dice.between(20, 300));

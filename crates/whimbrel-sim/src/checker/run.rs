@@ -11,8 +11,13 @@ use whimbrel_proto::session::{
 use whimbrel_proto::{StreamId, Tag, Time, TransportConfig};
 
 use super::attacker::Attacker;
-use super::operation::Draft;
-use super::{Coverage, Dice, Model, Operation, Script, Special};
+use super::coverage::Coverage;
+use super::dice::Dice;
+use super::draft::Draft;
+use super::model::Model;
+use super::operation::Operation;
+use super::script::Script;
+use super::special::Special;
 use crate::pair::{End, Pair};
 
 /// The number of message streams that an end opens.

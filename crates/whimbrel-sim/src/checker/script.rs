@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use whimbrel_proto::TransportConfig;
 
-use super::operation::Draft;
+use super::dice::Dice;
+use super::draft::Draft;
+use super::operation::{Finale, Operation};
 use super::settings::settings;
-use super::{Dice, Finale, Operation};
 
 /// The number of operations of a run by seed.
 pub const OPERATIONS: usize = 200;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use whimbrel_proto::congestion::Congestion;
 use whimbrel_proto::{CostPolicy, PrimaryRule, Scheduling, TransportConfig};
 
-use super::Dice;
+use super::dice::Dice;
 use super::operation::DEAR;
 
 pub(super) fn settings(dice: &mut dyn Dice) -> TransportConfig {

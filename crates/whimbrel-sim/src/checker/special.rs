@@ -3,8 +3,7 @@
 
 use std::time::Duration;
 
-use super::operation::end;
-use super::{Dice, Operation};
+use super::dice::Dice;
 use crate::pair::End;
 
 /// The names under which special events are counted.
@@ -69,13 +68,13 @@ impl Attack {
         }
     }
 
-    fn draw_replay(dice: &mut dyn Dice) -> Self {
+    pub(super) fn draw_replay(dice: &mut dyn Dice) -> Self {
         let view = View::draw(dice);
         let back = if dice.chance(50) { dice.below(40) } else { dice.below(400) };
         Self::Replay { view, back, count: dice.between(1, 30), elsewhere: dice.chance(30) }
     }
 
-    fn draw_hold(dice: &mut dyn Dice) -> Self {
+    pub(super) fn draw_hold(dice: &mut dyn Dice) -> Self {
         Self::Hold {
             view: View::draw(dice),
             every: dice.between(1, 5),
@@ -85,7 +84,7 @@ impl Attack {
         }
     }
 
-    fn draw_stray(dice: &mut dyn Dice) -> Self {
+    pub(super) fn draw_stray(dice: &mut dyn Dice) -> Self {
         let time = Duration::from_millis(dice.between(20, 2_000).into());
         Self::Stray { every: dice.between(1, 4), time, only: dice.chance(50) }
     }
@@ -98,21 +97,5 @@ impl View {
 
     pub(super) fn sees(self, from: End) -> bool {
         self == Self::Both || (self == Self::Up) == (from == End::Client)
-    }
-}
-
-/// Draws one of the special events that are operations.
-pub(super) fn draw(dice: &mut dyn Dice) -> Operation {
-    let at = end(dice);
-    match dice.below(20) {
-        0..2 => {
-            let (stream, length) = (dice.below(8), dice.between(1_000, 500_000) as usize);
-            let time = dice.chance(50).then(|| Duration::from_millis(dice.between(500, 20_000).into()));
-            Operation::Stall { at, stream, length, time }
-        }
-        2..6 => Operation::Abandon { at, stream: dice.below(8), code: dice.below(9).into() },
-        6..12 => Operation::Attack(Attack::draw_replay(dice)),
-        12..16 => Operation::Attack(Attack::draw_hold(dice)),
-        _ => Operation::Attack(Attack::draw_stray(dice)),
     }
 }

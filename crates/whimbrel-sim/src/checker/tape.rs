@@ -4,8 +4,12 @@
 use std::fmt::{self, Display};
 use std::str::FromStr;
 
-use super::moving::MoveScript;
-use super::{Coverage, Dice, FromBytes, Script, Seeded, complaint, moving, run};
+use super::complaint::complaint;
+use super::coverage::Coverage;
+use super::dice::{Dice, FromBytes, Seeded};
+use super::moving::{self, MoveScript};
+use super::run::run;
+use super::script::Script;
 
 /// The seed of the world in which a fuzzer's input is run.
 pub const INPUT_SEED: u64 = 1;

@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 use whimbrel_proto::handshake::ServerKey;
 use whimbrel_proto::{ConnectConfig, Event, Handle, LocalAddress, ResumeError, Suspended, Ticket, Time};
 
-use super::{Host, Peer, SERVER};
-use crate::world::World;
+use super::machine::Host;
+use super::peer::Peer;
+use crate::world::{SERVER, World};
 
 impl World<Host> {
     /// Opens a connection from a client to the server.

@@ -3,7 +3,8 @@
 use bytes::{Bytes, BytesMut};
 use whimbrel_proto::{Datagram, Routed, Time};
 
-use super::{Host, Peer};
+use super::machine::Host;
+use super::peer::Peer;
 use crate::world::{Arrival, Departure, Node, Outbox};
 
 impl Node for Host {

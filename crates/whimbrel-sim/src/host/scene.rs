@@ -9,11 +9,8 @@ use whimbrel_link::LinkConfig;
 use whimbrel_proto::crypto::PublicKey;
 use whimbrel_proto::{Datagram, Endpoint, ListenConfig, Routed, TransportConfig};
 
-use super::Host;
-use crate::world::World;
-
-/// The server's node number.
-pub const SERVER: usize = 0;
+use super::machine::Host;
+use crate::world::{SERVER, World};
 
 impl World<Host> {
     /// Creates a world with a server.

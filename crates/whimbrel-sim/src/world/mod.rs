@@ -24,13 +24,15 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use whimbrel_proto::Time;
 
-use crate::host::Host;
-pub use crate::host::SERVER;
+use crate::host::machine::Host;
 use air::{Air, Flight};
 use clock::Clock;
 pub use node::{Arrival, Departure, Node, Outbox};
 use sleep::Sleepers;
 pub use tap::{Tap, TapVerdict};
+
+/// The node number of the server in worlds of hosts.
+pub const SERVER: usize = 0;
 
 /// A simulated world of nodes of type `N`; see the module documentation.
 ///

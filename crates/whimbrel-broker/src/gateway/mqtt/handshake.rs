@@ -1,5 +1,6 @@
 //! How a client connects.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -19,7 +20,7 @@ use super::message::Content;
 use super::outgoing::Outgoing;
 use super::session::{Session, Terms};
 use super::subscriptions::Subscriptions;
-use crate::hub::{Finding, random};
+use crate::hub::{Client, Finding, random};
 
 /// How long a client may take to connect.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -31,7 +32,7 @@ const LONGEST_CLIENT: usize = 1_024;
 pub(super) const LONGEST_SESSION: Duration = Duration::from_secs(86_400);
 
 /// Serves a connection until it ends.
-pub(super) async fn run<S>(gateway: Arc<Gateway>, stream: S, stop: watch::Receiver<()>)
+pub(super) async fn run<S>(gateway: Arc<Gateway>, (stream, from): (S, SocketAddr), stop: watch::Receiver<()>)
 where
     S: AsyncRead + AsyncWrite,
 {
@@ -41,7 +42,7 @@ where
     let Ok(Some(Ok((kind, body)))) = timeout(CONNECT, link.packet(most)).await else { return };
     let mut out = Out::new(Connect::version_of(&body));
     match connect(&gateway, kind, &body, &mut out).await {
-        Ok(connected) => connected.session(gateway, link, out, stop).await,
+        Ok(connected) => connected.session(gateway, (link, from), out, stop).await,
         Err(fault) => {
             if kind >> 4 == 1 {
                 refuse(&mut out, &fault);
@@ -59,6 +60,8 @@ fn refuse(out: &mut Out, fault: &Fault) {
 
 /// A client whose CONNECT is accepted.
 struct Connected {
+    /// Its client identifier.
+    client: String,
     admitted: Admitted,
     place: Place,
     away: Away,
@@ -110,21 +113,30 @@ async fn connect(gateway: &Gateway, kind: u8, body: &[u8], out: &mut Out) -> Res
     let keep_alive = (connect.keep_alive > 0).then(|| Duration::from_secs(connect.keep_alive.into()) * 3 / 2);
     let window = said.receive_maximum.unwrap_or(u16::MAX).into();
     let terms = Terms { version: connect.version, keep_alive, expiry, will };
-    Ok(Connected { admitted, place, away, terms, window })
+    Ok(Connected { client, admitted, place, away, terms, window })
 }
 
 impl Connected {
-    async fn session<S>(self, gateway: Arc<Gateway>, link: Link<S>, out: Out, stop: watch::Receiver<()>)
-    where
+    async fn session<S>(
+        self,
+        gateway: Arc<Gateway>,
+        (link, from): (Link<S>, SocketAddr),
+        out: Out,
+        stop: watch::Receiver<()>,
+    ) where
         S: AsyncRead + AsyncWrite,
     {
-        let Self { admitted, place, away, terms, window } = self;
+        let Self { client, admitted, place, away, terms, window } = self;
+        let name = admitted.user().map_or_else(|| client.clone(), |user| format!("{user}/{client}"));
+        let known = Arc::new(Client::new(&name, Some(from)));
         let kept = away.session.map(|(kept, _)| kept).unwrap_or_default();
         let Kept { subscriptions: parked, in_flight, received } = kept;
-        let incoming = Incoming::new(Arc::clone(&gateway), admitted.clone(), terms.version, received);
+        let incoming =
+            Incoming::new(Arc::clone(&gateway), (admitted.clone(), &known), terms.version, received);
         let mut outgoing = Outgoing::new(out, window, incoming.publisher());
         outgoing.resume(in_flight, gateway.hub.clock().now().wall_ms);
-        let mut subscriptions = Subscriptions::new(Arc::clone(&gateway), admitted, random(), terms.version);
+        let mut subscriptions =
+            Subscriptions::new(Arc::clone(&gateway), admitted, (random(), known), terms.version);
         subscriptions.resume(parked);
         Session { gateway, link, place, terms, incoming, outgoing, subscriptions, stop }.run().await;
     }

@@ -10,7 +10,7 @@ use super::Gateway;
 use super::admission::Admitted;
 use super::codec::{Acknowledged, Fault, Out, Publish, Qos, Reason, Version};
 use super::message::Content;
-use crate::hub::{Finding, random};
+use crate::hub::{Client, Finding, Publishing, random};
 
 /// The most topics to which a client gives a number.
 pub(super) const MOST_ALIASES: u16 = 16;
@@ -29,18 +29,20 @@ pub(super) struct Incoming {
     publisher: PublisherId,
     published: u64,
     finding: Finding,
+    publishing: Publishing,
 }
 
 impl Incoming {
     pub(super) fn new(
         gateway: Arc<Gateway>,
-        admitted: Admitted,
+        (admitted, known): (Admitted, &Arc<Client>),
         version: Version,
         received: BTreeSet<u16>,
     ) -> Self {
         let publisher = PublisherId(u128::from(random()) << 64 | u128::from(random()));
         let (aliases, finding) = (BTreeMap::new(), Finding::default());
-        Self { gateway, admitted, version, aliases, received, publisher, published: 0, finding }
+        let publishing = Publishing::new(Arc::clone(&gateway.hub), Arc::clone(known));
+        Self { gateway, admitted, version, aliases, received, publisher, published: 0, finding, publishing }
     }
 
     /// By this the client's own messages are known.
@@ -75,6 +77,7 @@ impl Incoming {
             }
         }
         let outcome = self.take(publish, &topic, is_named);
+        self.publishing.on_published(outcome.is_ok().into(), outcome.is_err().into());
         let fault = outcome.err();
         let is_refused = fault.is_some();
         // MQTT 3.1.1 has no refusal, and QoS 0 no answer.

@@ -18,6 +18,7 @@ mod state;
 mod subscription;
 mod subscriptions;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -82,10 +83,10 @@ pub async fn serve(
     loop {
         tokio::select! {
             accepted = listener.accept() => match (accepted, Arc::clone(&places).try_acquire_owned()) {
-                (Ok((stream, _)), Ok(place)) => {
+                (Ok((stream, from)), Ok(place)) => {
                     let (gateway, stopping) = (Arc::clone(&gateway), stopping.clone());
                     connections.spawn(async move {
-                        connect(gateway, stream, stopping).await;
+                        connect(gateway, stream, from, stopping).await;
                         drop(place);
                     });
                 }
@@ -107,8 +108,8 @@ pub async fn serve(
     drop(tokio::time::timeout(FAREWELL, farewell).await);
 }
 
-async fn connect(gateway: Arc<Gateway>, stream: TcpStream, stop: watch::Receiver<()>) {
+async fn connect(gateway: Arc<Gateway>, stream: TcpStream, from: SocketAddr, stop: watch::Receiver<()>) {
     // Small answers would wait for others otherwise.
     drop(stream.set_nodelay(true));
-    handshake::run(gateway, stream, stop).await;
+    handshake::run(gateway, (stream, from), stop).await;
 }

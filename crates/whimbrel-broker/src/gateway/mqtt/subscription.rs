@@ -12,7 +12,7 @@ use whimbrel_pubsub::message::ChannelId;
 use super::codec::Qos;
 use super::outgoing::Outgoing;
 use super::state::Telling;
-use crate::hub::{Attach, Attachment, ClientId, Form, Hub, Progress, Sink};
+use crate::hub::{Attach, Attachment, Client, ClientId, Form, Hub, Progress, Promise, Sink};
 use crate::selection::Selection;
 
 /// The most arrivals that are looked at in one go.
@@ -87,7 +87,7 @@ impl Parked {
 impl Subscription {
     pub(super) fn attach(
         hub: &Arc<Hub>,
-        client: ClientId,
+        (client, known): (ClientId, &Arc<Client>),
         wanted: Wanted,
         form: Form,
         notify: &Arc<Notify>,
@@ -95,7 +95,8 @@ impl Subscription {
         let Wanted { selection, options, start, recover, wants_values, is_semi_durable } = wanted;
         let (selected, slow) = (selection.clone(), Slow::Wait);
         let attach = Attach { selection: selected, recover, slow, start, state: None, form };
-        let attachment = hub.attach_with(client, attach, Arc::clone(notify))?;
+        let mut attachment = hub.attach_with(client, attach, Arc::clone(notify))?;
+        attachment.introduce(known, if is_semi_durable { Promise::SemiDurable } else { Promise::Nondurable });
         let telling = is_semi_durable.then(|| Telling::new(hub.name().cluster));
         Ok(Self { selection, options, attachment, values: None, wants_values, telling, has_more: true })
     }

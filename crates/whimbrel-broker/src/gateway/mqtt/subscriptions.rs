@@ -14,7 +14,7 @@ use super::incoming::fault_of;
 use super::outgoing::{COVERAGE, Outgoing};
 use super::state;
 use super::subscription::{Options, Parked, ROOM, Subscription, Wanted};
-use crate::hub::{Attach, Attachment, ClientId, Form};
+use crate::hub::{Attach, Attachment, Client, ClientId, Form};
 use crate::selection::Selection;
 use crate::selector::Selector;
 
@@ -30,6 +30,8 @@ pub(super) struct Subscriptions {
     admitted: Admitted,
     client: ClientId,
     form: Form,
+    /// The client as reports name it.
+    known: Arc<Client>,
     by_filter: BTreeMap<String, Subscription>,
     /// Where the next round begins, so that no subscription waits for others forever.
     turn: Option<String>,
@@ -39,7 +41,12 @@ pub(super) struct Subscriptions {
 }
 
 impl Subscriptions {
-    pub(super) fn new(gateway: Arc<Gateway>, admitted: Admitted, client: ClientId, version: Version) -> Self {
+    pub(super) fn new(
+        gateway: Arc<Gateway>,
+        admitted: Admitted,
+        (client, known): (ClientId, Arc<Client>),
+        version: Version,
+    ) -> Self {
         // No native form has so large a number.
         let form = Form(u64::MAX - version as u64);
         Self {
@@ -47,6 +54,7 @@ impl Subscriptions {
             admitted,
             client,
             form,
+            known,
             by_filter: BTreeMap::new(),
             turn: None,
             notify: Arc::default(),
@@ -65,8 +73,13 @@ impl Subscriptions {
             let filter = parked.filter().to_owned();
             let wanted = parked.wanted();
             if self.admitted.may_subscribe(wanted.selection.filter())
-                && let Ok(subscription) =
-                    Subscription::attach(&self.gateway.hub, self.client, wanted, self.form, &self.notify)
+                && let Ok(subscription) = Subscription::attach(
+                    &self.gateway.hub,
+                    (self.client, &self.known),
+                    wanted,
+                    self.form,
+                    &self.notify,
+                )
             {
                 self.by_filter.insert(filter, subscription);
             }
@@ -162,7 +175,7 @@ impl Subscriptions {
 
     /// Attaches a subscription. One with the same filter gives way, and none of its messages is lost.
     fn enter(&mut self, key: String, wanted: Wanted) -> Result<(), Fault> {
-        let (hub, client) = (&self.gateway.hub, self.client);
+        let (hub, client) = (&self.gateway.hub, (self.client, &self.known));
         let Some(former) = self.by_filter.get_mut(&key) else {
             let subscription =
                 Subscription::attach(hub, client, wanted, self.form, &self.notify).map_err(fault_of)?;
@@ -171,7 +184,7 @@ impl Subscriptions {
         };
         let values = wanted
             .wants_values
-            .then(|| self.gateway.values(client, &wanted.selection, self.form, &self.notify));
+            .then(|| self.gateway.values(client.0, &wanted.selection, self.form, &self.notify));
         let values = values.transpose()?;
         let options = wanted.options;
         if wanted.is_semi_durable || !former.is_of(&wanted.selection) {

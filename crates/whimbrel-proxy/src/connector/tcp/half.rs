@@ -5,7 +5,7 @@ use std::task::Waker;
 use bytes::{Bytes, BytesMut};
 
 use super::frame::Violation;
-use crate::connector::Failure;
+use crate::connector::failure::Failure;
 
 /// The bytes that each stream may have sent ahead of its reader, whatever others have.
 pub(super) const SHARE: usize = 64 * 1024;
@@ -14,7 +14,7 @@ pub(super) const WINDOW: usize = 1 << 20;
 
 /// The direction from the peer.
 #[derive(Debug)]
-pub(super) struct Incoming {
+pub(super) struct IncomingHalf {
     bytes: BytesMut,
     /// How it ended: with a code if early.
     end: Option<Option<u64>>,
@@ -30,7 +30,7 @@ pub(super) struct Incoming {
     pub(super) is_held: bool,
 }
 
-impl Default for Incoming {
+impl Default for IncomingHalf {
     fn default() -> Self {
         Self {
             bytes: BytesMut::new(),
@@ -45,7 +45,7 @@ impl Default for Incoming {
     }
 }
 
-impl Incoming {
+impl IncomingHalf {
     pub(super) fn on_data(&mut self, bytes: &[u8]) -> Result<(), Violation> {
         if self.end.is_some() {
             return Err(Violation("bytes after the end of a stream"));
@@ -129,7 +129,7 @@ impl Incoming {
 
 /// The direction to the peer.
 #[derive(Debug)]
-pub(super) struct Outgoing {
+pub(super) struct OutgoingHalf {
     pub(super) credit: u64,
     is_ended: bool,
     stopped: Option<u64>,
@@ -143,7 +143,7 @@ pub(super) struct Outgoing {
     pub(super) is_held: bool,
 }
 
-impl Default for Outgoing {
+impl Default for OutgoingHalf {
     fn default() -> Self {
         Self {
             credit: SHARE as u64,
@@ -157,7 +157,7 @@ impl Default for Outgoing {
     }
 }
 
-impl Outgoing {
+impl OutgoingHalf {
     pub(super) fn on_stop(&mut self, code: u64) {
         self.stopped.get_or_insert(code);
         self.wake();

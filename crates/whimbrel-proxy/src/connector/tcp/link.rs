@@ -17,7 +17,7 @@ use super::frame::Frames;
 use super::mux::{Event, Mux};
 use super::noise::{Opener, Sealer};
 use super::stream::TcpStreamEnds;
-use crate::connector::Failure;
+use crate::connector::failure::Failure;
 
 /// The silence after which the peer is asked whether it is there.
 const QUIET: Duration = Duration::from_secs(5);
@@ -46,7 +46,7 @@ struct Handle {
 
 /// Whether the peer is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum LinkState {
     Answers,
     Silent,
     Over(Arc<str>),
@@ -55,7 +55,7 @@ pub(super) enum State {
 #[derive(Debug)]
 pub(super) struct Shared {
     mux: Mutex<Mux>,
-    state: watch::Sender<State>,
+    state: watch::Sender<LinkState>,
     /// Whether the connection is closed.
     is_closed: watch::Sender<bool>,
     /// Whether this end has closed the link for good.
@@ -70,9 +70,9 @@ impl Shared {
     /// Ends the link. `says` is whether the peer can be told.
     fn end(&self, why: &str, says: bool) {
         let is_news = self.state.send_if_modified(|state| {
-            let is_news = !matches!(state, State::Over(_));
+            let is_news = !matches!(state, LinkState::Over(_));
             if is_news {
-                *state = State::Over(why.into());
+                *state = LinkState::Over(why.into());
             }
             is_news
         });
@@ -82,9 +82,9 @@ impl Shared {
     }
 
     fn set_answers(&self, answers: bool) {
-        let now = if answers { State::Answers } else { State::Silent };
+        let now = if answers { LinkState::Answers } else { LinkState::Silent };
         self.state.send_if_modified(|state| {
-            let changes = *state != now && !matches!(state, State::Over(_));
+            let changes = *state != now && !matches!(state, LinkState::Over(_));
             if changes {
                 *state = now;
             }
@@ -111,7 +111,7 @@ impl TcpLink {
     ) -> Self {
         let shared = Arc::new(Shared {
             mux: Mutex::new(Mux::new(is_dialler)),
-            state: watch::channel(State::Answers).0,
+            state: watch::channel(LinkState::Answers).0,
             is_closed: watch::channel(false).0,
             is_closed_here: AtomicBool::new(false),
         });
@@ -164,7 +164,7 @@ impl TcpLink {
 
     /// Returns whether the peer was heard of, or was not asked.
     pub(crate) fn is_reachable(&self) -> bool {
-        *self.shared().state.borrow() == State::Answers
+        *self.shared().state.borrow() == LinkState::Answers
     }
 
     /// Follows whether it is reachable.
@@ -175,9 +175,9 @@ impl TcpLink {
     /// Waits until the link is over, and returns why.
     pub(crate) async fn closed(&self) -> Arc<str> {
         let mut state = self.shared().state.subscribe();
-        let over = state.wait_for(|state| matches!(state, State::Over(_))).await;
+        let over = state.wait_for(|state| matches!(state, LinkState::Over(_))).await;
         match over.as_deref() {
-            Ok(State::Over(why)) => Arc::clone(why),
+            Ok(LinkState::Over(why)) => Arc::clone(why),
             _ => "the link is gone".into(),
         }
     }
@@ -208,7 +208,7 @@ impl TcpLink {
 
     #[cfg(test)]
     pub(super) fn is_over(&self) -> bool {
-        matches!(*self.shared().state.borrow(), State::Over(_))
+        matches!(*self.shared().state.borrow(), LinkState::Over(_))
     }
 }
 
@@ -220,12 +220,12 @@ impl PartialEq for TcpLink {
 
 /// Follows whether a link is reachable.
 #[derive(Debug)]
-pub(crate) struct TcpWatch(watch::Receiver<State>);
+pub(crate) struct TcpWatch(watch::Receiver<LinkState>);
 
 impl TcpWatch {
     /// Waits for a change. Returns false once the link is over.
     pub(crate) async fn changed(&mut self) -> bool {
-        self.0.changed().await.is_ok() && !matches!(*self.0.borrow(), State::Over(_))
+        self.0.changed().await.is_ok() && !matches!(*self.0.borrow(), LinkState::Over(_))
     }
 }
 
@@ -265,7 +265,7 @@ impl Receiving {
         let mut state = self.shared.state.subscribe();
         let why = tokio::select! {
             why = self.receive() => Some(why),
-            _ = state.wait_for(|state| matches!(state, State::Over(_))) => None,
+            _ = state.wait_for(|state| matches!(state, LinkState::Over(_))) => None,
         };
         if let Some((why, says)) = why {
             self.shared.end(&why, says);

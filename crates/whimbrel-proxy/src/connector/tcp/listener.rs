@@ -12,10 +12,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 use whimbrel::PublicKey;
 
+use super::connection::{HANDSHAKE, prepare};
 use super::frame::Frames;
 use super::link::TcpLink;
 use super::noise::{HandshakeError, Keys};
-use super::{HANDSHAKE, prepare};
 
 /// The most connections whose other end has not proven its key yet. Further ones are closed at once.
 const HALF_OPEN: usize = 256;

@@ -1,9 +1,11 @@
 //! The connector `tcp`: a session of two proxies over one TCP connection, in place of Whimbrel's transport.
 //!
 //! [`frame`] is what goes over it, [`mux`] the streams and messages, with [`half`] for one direction of a stream and
-//! [`outbox`] for what waits: these are pure. [`noise`] proves keys and seals, [`link`] has the connection, and
-//! [`listener`] lets peers in.
+//! [`outbox`] for what waits: these are pure. [`noise`] proves keys and seals, [`link`] has the
+//! [`connection`], [`dial`](mod@dial) makes it, and [`listener`] lets peers in.
 
+mod connection;
+mod dial;
 mod frame;
 mod half;
 mod link;
@@ -17,100 +19,8 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
-use std::io;
-use std::net::SocketAddr;
-use std::time::Duration;
-
-use bytes::BytesMut;
-use socket2::SockRef;
-use tokio::io::AsyncWriteExt;
-use tokio::net::{TcpStream, lookup_host};
-use tokio::time::timeout;
-use whimbrel::{PublicKey, Url};
-
-use self::frame::{Frame, Frames};
+pub(crate) use self::dial::dial;
 pub(crate) use self::link::{TcpLink, TcpWatch};
 pub(crate) use self::listener::serve;
 pub(crate) use self::noise::Keys;
 pub(crate) use self::stream::{TcpReader, TcpStreamEnds, TcpWriter};
-use crate::relay::{Mark, connect_marked};
-
-/// How long the handshake may take.
-const HANDSHAKE: Duration = Duration::from_secs(5);
-/// How long connecting may take.
-const CONNECTING: Duration = Duration::from_secs(10);
-/// The most addresses of a name that are tried.
-const MOST_TRIED: usize = 4;
-/// The bytes that the system holds and has not sent. More would only make what comes next wait longer.
-const UNSENT: u32 = 64 * 1024;
-
-/// Why a peer cannot be reached over TCP.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum DialError {
-    #[error("cannot find the address of {host}: {error}")]
-    LookUp { host: String, error: io::Error },
-    #[error("cannot connect to {address} over TCP: {error}")]
-    Connect { address: SocketAddr, error: io::Error },
-    #[error(
-        "{address} was connected to, but has not proven the key in the URL ({why}). Check that the URL has the listener's key, that the \
-         listener knows ours, {own}, and listens with the connector tcp, and that both ends have the same pre-shared key, or none"
-    )]
-    Handshake { address: SocketAddr, why: String, own: PublicKey },
-}
-
-/// Connects to a peer.
-pub(crate) async fn dial(url: &Url, key: &PublicKey, keys: &Keys, mark: Mark) -> Result<TcpLink, DialError> {
-    let failed = |error| DialError::LookUp { host: url.host.clone(), error };
-    let found = timeout(CONNECTING, lookup_host((url.host.as_str(), url.port))).await;
-    let found = found.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())).map_err(failed)?;
-    let mut last = failed(io::ErrorKind::NotFound.into());
-    for address in found.take(MOST_TRIED) {
-        match dial_address(address, key, keys, mark).await {
-            Ok(link) => return Ok(link),
-            Err(error) => last = error,
-        }
-    }
-    Err(last)
-}
-
-async fn dial_address(
-    address: SocketAddr,
-    key: &PublicKey,
-    keys: &Keys,
-    mark: Mark,
-) -> Result<TcpLink, DialError> {
-    let connected = timeout(CONNECTING, connect_marked(address, mark)).await;
-    let mut stream = connected
-        .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
-        .map_err(|error| DialError::Connect { address, error })?;
-    prepare(&stream);
-    let own = keys.identity.public();
-    let failed = |why: String| DialError::Handshake { address, why, own };
-    let shaken = timeout(HANDSHAKE, async {
-        let (mut sealer, opener) = keys.dial(&mut stream, key).await?;
-        // The listener waits for a first record.
-        let (mut first, (head, _)) = (BytesMut::new(), Frame::Ping.parts());
-        sealer.seal(head.as_slice(), &mut first)?;
-        stream.write_all(&first).await?;
-        Ok::<_, noise::HandshakeError>((sealer, opener))
-    });
-    let (sealer, opener) = match shaken.await {
-        Ok(Ok(shaken)) => shaken,
-        Ok(Err(error)) => return Err(failed(error.to_string())),
-        Err(_) => return Err(failed("it did not answer".to_owned())),
-    };
-    let received = (BytesMut::new(), Frames::default());
-    Ok(TcpLink::new(stream, *key, true, sealer, opener, received))
-}
-
-/// Sets what a connection of a link has. What a system does not know, it does without.
-fn prepare(stream: &TcpStream) {
-    stream.set_nodelay(true).ok();
-    let socket = SockRef::from(stream);
-    #[cfg(target_os = "linux")]
-    {
-        socket.set_tcp_notsent_lowat(UNSENT).ok();
-        socket.set_tcp_user_timeout(Some(link::GONE)).ok();
-    }
-    socket.set_keepalive(true).ok();
-}

@@ -7,9 +7,9 @@ use std::time::Instant;
 use bytes::{Bytes, BytesMut};
 
 use super::frame::{Frame, LONGEST, Violation};
-use super::half::{Incoming, Outgoing};
+use super::half::{IncomingHalf, OutgoingHalf};
 use super::outbox::Outbox;
-use crate::connector::Failure;
+use crate::connector::failure::Failure;
 use crate::protocol::codes;
 
 /// The most streams of the peer at a time. Further ones are reset.
@@ -22,7 +22,7 @@ const PIECE: usize = 16 * 1024;
 /// The streams of a link, and what waits to be sent.
 #[derive(Debug)]
 pub(super) struct Mux {
-    streams: BTreeMap<u64, State>,
+    streams: BTreeMap<u64, StreamState>,
     /// The next stream of this end, and the least that the peer may open. One of both ends has the odd numbers.
     next: u64,
     next_of_peer: u64,
@@ -33,9 +33,9 @@ pub(super) struct Mux {
 }
 
 #[derive(Debug, Default)]
-struct State {
-    incoming: Incoming,
-    outgoing: Outgoing,
+struct StreamState {
+    incoming: IncomingHalf,
+    outgoing: OutgoingHalf,
     is_of_peer: bool,
 }
 
@@ -80,7 +80,7 @@ impl Mux {
                 self.next_of_peer = stream + 2;
                 if self.of_peer < MOST_STREAMS {
                     self.of_peer += 1;
-                    self.streams.insert(stream, State { is_of_peer: true, ..State::default() });
+                    self.streams.insert(stream, StreamState { is_of_peer: true, ..StreamState::default() });
                     return Ok(Some(Event::Opened(stream, opening)));
                 }
                 self.outbox.push(Frame::Reset(stream, codes::LIMIT), None);
@@ -112,7 +112,7 @@ impl Mux {
     fn of(
         &mut self,
         stream: u64,
-        act: impl FnOnce(&mut State) -> Result<(), Violation>,
+        act: impl FnOnce(&mut StreamState) -> Result<(), Violation>,
     ) -> Result<(), Violation> {
         let is_own = stream % 2 == self.next % 2;
         if stream >= if is_own { self.next } else { self.next_of_peer } {
@@ -128,7 +128,7 @@ impl Mux {
         }
         let stream = self.next;
         self.next += 2;
-        self.streams.insert(stream, State::default());
+        self.streams.insert(stream, StreamState::default());
         self.outbox.push(Frame::Open(stream, opening), None);
         Ok(stream)
     }
@@ -261,7 +261,7 @@ impl Mux {
         self.wake_streams();
     }
 
-    fn release(&mut self, stream: u64, release: impl FnOnce(&mut State)) {
+    fn release(&mut self, stream: u64, release: impl FnOnce(&mut StreamState)) {
         let Some(state) = self.streams.get_mut(&stream) else { return };
         release(state);
         if !state.incoming.is_held && !state.outgoing.is_held {

@@ -9,7 +9,7 @@ use super::frame::{Frame, Frames, LONGEST, MOST, Violation};
 use super::half::SHARE;
 use super::mux::{Event, MOST_STREAMS, Mux};
 use super::outbox;
-use crate::connector::Failure;
+use crate::connector::failure::Failure;
 
 fn cx() -> Context<'static> {
     Context::from_waker(Waker::noop())

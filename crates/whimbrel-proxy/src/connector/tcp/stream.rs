@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use bytes::{Buf, Bytes};
 
 use super::link::TcpLink;
-use crate::connector::Failure;
+use crate::connector::failure::Failure;
 
 /// A stream. See [`whimbrel::Stream`], whose manners it has.
 #[derive(Debug)]

@@ -1,5 +1,6 @@
 //! Tests of links over real connections.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -8,7 +9,7 @@ use tokio::sync::mpsc;
 use whimbrel::{PublicKey, Url, new_identity};
 
 use super::*;
-use crate::connector::Failure;
+use crate::connector::failure::Failure;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::message::{Answer, Query};
+use super::message::{DnsAnswer, Query};
 use crate::protocol::Target;
 
 /// The most bytes of all answers, and of one. Longer ones are not kept.
@@ -15,7 +15,7 @@ const BESIDE: usize = 512;
 
 /// The programs that share an answer: those of one rule that asked the same server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Asked {
+pub(super) struct Askers {
     /// The rule that had the answer kept, and the peer that it came over.
     pub(super) rule: Option<Arc<str>>,
     pub(super) peer: Arc<str>,
@@ -23,36 +23,36 @@ pub(super) struct Asked {
 }
 
 /// The key of an answer: who may have it, and the key of its query.
-type Place = Arc<(Asked, Box<[u8]>)>;
+type AnswerKey = Arc<(Askers, Box<[u8]>)>;
 
 /// The answers.
 #[derive(Debug, Default)]
 pub(super) struct Cache {
-    all: HashMap<Place, Entry>,
+    all: HashMap<AnswerKey, Entry>,
     /// By when they end, and by when they came.
     ends: BTreeSet<(Instant, u64)>,
-    names: HashMap<u64, Place>,
+    names: HashMap<u64, AnswerKey>,
     next: u64,
     bytes: usize,
 }
 
 #[derive(Debug)]
 struct Entry {
-    answer: Answer,
+    answer: DnsAnswer,
     came: Instant,
     ends: (Instant, u64),
 }
 
 impl Cache {
     /// Returns the answer to a query, if it was heard and is still valid.
-    pub(super) fn answer(&self, asked: &Asked, query: &Query, now: Instant) -> Option<Vec<u8>> {
+    pub(super) fn answer(&self, asked: &Askers, query: &Query, now: Instant) -> Option<Vec<u8>> {
         let entry = self.all.get(&(asked.clone(), query.key.clone()))?;
         let is_valid = now < entry.ends.0;
         is_valid.then(|| entry.answer.for_query(query, now.duration_since(entry.came)))
     }
 
     /// Keeps an answer. If there are too many, those that end first make room.
-    pub(super) fn keep(&mut self, asked: Asked, query: &Query, answer: Answer, now: Instant) {
+    pub(super) fn keep(&mut self, asked: Askers, query: &Query, answer: DnsAnswer, now: Instant) {
         if answer.message.len() > LONGEST {
             return;
         }
@@ -72,7 +72,7 @@ impl Cache {
         }
     }
 
-    fn forget(&mut self, key: &Place) {
+    fn forget(&mut self, key: &AnswerKey) {
         if let Some(entry) = self.all.remove(key) {
             self.bytes -= size(&entry.answer);
             self.ends.remove(&entry.ends);
@@ -82,7 +82,7 @@ impl Cache {
 }
 
 /// A question has at most 259 bytes, and is kept once.
-fn size(answer: &Answer) -> usize {
+fn size(answer: &DnsAnswer) -> usize {
     answer.message.len() + BESIDE
 }
 
@@ -93,16 +93,16 @@ mod tests {
     use super::super::message::tests;
     use super::*;
 
-    fn asked(rule: &str, server: &str) -> Asked {
-        Asked { rule: Some(rule.into()), peer: "far".into(), server: server.parse().unwrap() }
+    fn asked(rule: &str, server: &str) -> Askers {
+        Askers { rule: Some(rule.into()), peer: "far".into(), server: server.parse().unwrap() }
     }
 
     fn query(name: &str) -> Query {
         Query::read(&tests::query(1, name)).unwrap()
     }
 
-    fn answer(name: &str, time: u32) -> Answer {
-        Answer::read(&tests::answer(1, name, time, 1), &query(name)).unwrap()
+    fn answer(name: &str, time: u32) -> DnsAnswer {
+        DnsAnswer::read(&tests::answer(1, name, time, 1), &query(name)).unwrap()
     }
 
     #[test]
@@ -110,7 +110,7 @@ mod tests {
         let (mut cache, now) = (Cache::default(), Instant::now());
         let one = asked("lan", "192.0.2.1:53");
         cache.keep(one.clone(), &query("a.org"), answer("a.org", 60), now);
-        let has = |cache: &Cache, asked: &Asked, name: &str, after| {
+        let has = |cache: &Cache, asked: &Askers, name: &str, after| {
             cache.answer(asked, &query(name), now + Duration::from_secs(after)).is_some()
         };
         assert!(

@@ -29,7 +29,7 @@ pub(super) struct Query {
 
 /// An answer that may be kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Answer {
+pub(super) struct DnsAnswer {
     pub(super) message: Vec<u8>,
     /// Where its times to live are.
     times: Vec<usize>,
@@ -139,7 +139,7 @@ impl Query {
     }
 }
 
-impl Answer {
+impl DnsAnswer {
     /// Reads the answer to a query. `None`: it answers something else, or must not be kept.
     pub(super) fn read(message: &[u8], query: &Query) -> Option<Self> {
         let [1, answers, authorities, additional] = counts(message)? else { return None };
@@ -251,7 +251,7 @@ pub(super) mod tests {
     #[test]
     fn an_answer_comes_back_with_what_is_left_of_its_time() {
         let asked = Query::read(&query(7, "example.org")).unwrap();
-        let kept = Answer::read(&answer(7, "example.org", 60, 9), &asked).unwrap();
+        let kept = DnsAnswer::read(&answer(7, "example.org", 60, 9), &asked).unwrap();
         assert_eq!(kept.valid, Duration::from_secs(60));
         let again = Query::read(&query(9, "eXaMple.ORG")).unwrap();
         assert_eq!(again.key, asked.key);
@@ -285,7 +285,7 @@ pub(super) mod tests {
     #[test]
     fn only_what_answers_the_question_for_sure_is_kept() {
         let asked = Query::read(&query(7, "a.org")).unwrap();
-        let valid = |message: &[u8]| Answer::read(message, &asked).map(|answer| answer.valid.as_secs());
+        let valid = |message: &[u8]| DnsAnswer::read(message, &asked).map(|answer| answer.valid.as_secs());
         assert_eq!(valid(&answer(7, "a.org", 1 << 20, 1)), Some(u64::from(LONGEST)));
         assert_eq!(valid(&nothing(7, "a.org", 3, Some((900, 60)))), Some(60));
         assert_eq!(valid(&nothing(7, "a.org", 0, Some((20, 60)))), Some(20));
@@ -318,15 +318,15 @@ pub(super) mod tests {
             bytes[at] = (random >> 16) as u8;
             bytes.truncate(bytes.len() - (random >> 28) as usize);
             drop(Query::read(&bytes));
-            drop(Answer::read(&bytes, &asked));
+            drop(DnsAnswer::read(&bytes, &asked));
         }
         for length in 0..HEADER {
             assert_eq!(Query::read(&good[0][..length]), None);
-            assert_eq!(Answer::read(&good[1][..length], &asked), None);
+            assert_eq!(DnsAnswer::read(&good[1][..length], &asked), None);
         }
         // Half a million records in a header are not looked for.
         let mut many = answer(7, "a.org", 60, 1);
         many[6..8].copy_from_slice(&[255, 255]);
-        assert_eq!(Answer::read(&many, &asked), None);
+        assert_eq!(DnsAnswer::read(&many, &asked), None);
     }
 }

@@ -7,8 +7,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use cache::{Asked, Cache};
-use message::{Answer, Query};
+use cache::{Askers, Cache};
+use message::{DnsAnswer, Query};
 
 use crate::policy::Decision;
 use crate::protocol::Target;
@@ -25,7 +25,7 @@ pub(super) struct Answers(Arc<Mutex<Cache>>);
 
 /// The questions of a program that are open.
 #[derive(Debug, Default)]
-pub(super) struct Questions(HashMap<([u8; 2], Target), (Asked, Query, Instant)>);
+pub(super) struct Questions(HashMap<([u8; 2], Target), (Askers, Query, Instant)>);
 
 impl Questions {
     /// Takes a datagram of the program to a server. Returns the answer, if it is known. Otherwise it is to be sent on.
@@ -38,7 +38,7 @@ impl Questions {
     ) -> Option<Vec<u8>> {
         let query = Query::read(payload)?;
         let rule = decision.rule.as_ref().map(|(_, name)| name.as_str().into());
-        let (asked, now) = (Asked { rule, peer: Arc::clone(peer), server: server.clone() }, Instant::now());
+        let (asked, now) = (Askers { rule, peer: Arc::clone(peer), server: server.clone() }, Instant::now());
         if let Some(answer) = answers.lock().answer(&asked, &query, now) {
             return Some(answer);
         }
@@ -66,7 +66,7 @@ impl Questions {
         if asked.peer != *peer || since.elapsed() > PATIENCE {
             return;
         }
-        if let Some(answer) = Answer::read(payload, query) {
+        if let Some(answer) = DnsAnswer::read(payload, query) {
             answers.lock().keep(asked.clone(), query, answer, Instant::now());
             self.0.remove(&place);
         }

@@ -13,16 +13,16 @@ const MOST_OF_HOST: usize = 512;
 const WAIT: Duration = Duration::from_secs(15);
 
 /// A program, its target, and its identifier.
-type Pair = (IpAddr, IpAddr, u16);
+type PingKey = (IpAddr, IpAddr, u16);
 
 /// The recent pings.
 #[derive(Debug, Default)]
 pub(super) struct Echoed {
-    all: HashMap<Pair, Instant>,
+    all: HashMap<PingKey, Instant>,
     hosts: HashMap<IpAddr, usize>,
 }
 
-fn pair(ping: Ping) -> Pair {
+fn pair(ping: Ping) -> PingKey {
     (ping.program, ping.target, ping.id.id)
 }
 

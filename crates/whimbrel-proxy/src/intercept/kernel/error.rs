@@ -6,7 +6,9 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 pub enum KernelError {
     /// The process may not.
-    #[error("intercepting traffic needs root (CAP_NET_ADMIN): run the proxy as root")]
+    #[error(
+        "intercepting traffic, and cleaning up after it, needs root (CAP_NET_ADMIN): run this command as root"
+    )]
     NoRights,
     /// A program that is needed is not there.
     #[error(

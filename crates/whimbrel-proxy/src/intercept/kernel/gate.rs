@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use tokio::time::sleep;
 
-use super::held::{Held, Pair, Verdict};
-use super::seen::Seen;
-use super::segment::Refusal;
+use super::held::{HeldSyns, Pair, Verdict};
+use super::seen::SeenDscps;
+use super::segment::SynRefusal;
 use crate::intercept::ingress::{Ingress, Way};
 use crate::policy::{Accept, Action, Dscp, Protocol};
 use crate::protocol::Outcome;
@@ -22,24 +22,24 @@ const LOOK: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(in crate::intercept) struct Gate {
     ingress: Ingress,
-    held: Mutex<Held<Way>>,
+    held: Mutex<HeldSyns<Way>>,
     /// The DSCPs of connections that are to be opened or accepted.
-    seen: Seen,
+    seen: SeenDscps,
 }
 
 /// The fate of a SYN that was held, as it came.
 #[derive(Debug)]
-pub(in crate::intercept) enum Answer {
+pub(in crate::intercept) enum Fate {
     /// The far end is connected.
     HandBack(Vec<u8>),
     /// The program is told this.
-    Refuse(Vec<u8>, Refusal),
+    Refuse(Vec<u8>, SynRefusal),
 }
 
 impl Gate {
     /// A gate for connections that go where the rules say.
     pub(in crate::intercept) fn new(ingress: Ingress) -> Self {
-        Self { ingress, held: Mutex::default(), seen: Seen::default() }
+        Self { ingress, held: Mutex::default(), seen: SeenDscps::default() }
     }
 
     /// Takes a SYN, and its DSCP if that is known.
@@ -62,7 +62,7 @@ impl Gate {
     }
 
     /// Opens a connection at the far end, whose SYN waits. `None`: the program hears nothing.
-    pub(in crate::intercept) async fn open(&self, pair: Pair) -> Option<Answer> {
+    pub(in crate::intercept) async fn open(&self, pair: Pair) -> Option<Fate> {
         let gone = async {
             while !self.lock().is_given_up(pair, Instant::now()) {
                 sleep(LOOK).await;
@@ -70,10 +70,10 @@ impl Gate {
         };
         let ingress = self.ingress.with_dscp(self.seen.take(pair));
         match ingress.open(&pair.target.into(), pair.program, Bytes::new(), gone).await {
-            Ok((way, _)) => self.lock().on_connected(pair, way, Instant::now()).map(Answer::HandBack),
+            Ok((way, _)) => self.lock().on_connected(pair, way, Instant::now()).map(Fate::HandBack),
             Err(refused) => {
                 let syn = self.lock().on_refused(pair)?;
-                Some(Answer::Refuse(syn, told(refused)?))
+                Some(Fate::Refuse(syn, told(refused)?))
             }
         }
     }
@@ -92,7 +92,7 @@ impl Gate {
 
     /// Forgets connections whose SYNs are held, and those that nobody has accepted.
     pub(in crate::intercept) fn forget(&self) {
-        *self.lock() = Held::default();
+        *self.lock() = HeldSyns::default();
     }
 
     /// Forgets what has had its time.
@@ -104,21 +104,21 @@ impl Gate {
         &self.ingress
     }
 
-    fn lock(&self) -> MutexGuard<'_, Held<Way>> {
+    fn lock(&self) -> MutexGuard<'_, HeldSyns<Way>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Returns the answer to a program. `None`: none, as if nobody had answered.
-fn told(refused: Refused) -> Option<Refusal> {
+fn told(refused: Refused) -> Option<SynRefusal> {
     if refused == Refused::ProgramGone {
         return None;
     }
     match refused.outcome() {
-        Outcome::Refused => Some(Refusal::Reset),
-        Outcome::HostUnreachable | Outcome::NameNotFound | Outcome::Failed => Some(Refusal::Host),
-        Outcome::NetworkUnreachable => Some(Refusal::Network),
-        Outcome::Denied => Some(Refusal::Prohibited),
+        Outcome::Refused => Some(SynRefusal::Reset),
+        Outcome::HostUnreachable | Outcome::NameNotFound | Outcome::Failed => Some(SynRefusal::Host),
+        Outcome::NetworkUnreachable => Some(SynRefusal::Network),
+        Outcome::Denied => Some(SynRefusal::Prohibited),
         // It tries again by itself.
         Outcome::TimedOut | Outcome::Limit | Outcome::Connected => None,
     }

@@ -36,15 +36,15 @@ pub(in crate::intercept) enum Verdict {
 
 /// The table. `W` is the way of a connection that the far end has made.
 #[derive(Debug)]
-pub(in crate::intercept) struct Held<W> {
-    all: HashMap<Pair, State<W>>,
+pub(in crate::intercept) struct HeldSyns<W> {
+    all: HashMap<Pair, SynState<W>>,
     /// The connections of each host that wait or are not accepted yet.
     hosts: HashMap<IpAddr, usize>,
     waiting: usize,
 }
 
 #[derive(Debug)]
-enum State<W> {
+enum SynState<W> {
     /// The far end has not answered. The program's latest SYN, and when it came.
     Waiting(Vec<u8>, Instant),
     /// The far end is connected, and the SYN was handed back then.
@@ -53,13 +53,13 @@ enum State<W> {
     HandedBack(Instant),
 }
 
-impl<W> Default for Held<W> {
+impl<W> Default for HeldSyns<W> {
     fn default() -> Self {
         Self { all: HashMap::new(), hosts: HashMap::new(), waiting: 0 }
     }
 }
 
-impl<W> Held<W> {
+impl<W> HeldSyns<W> {
     /// Takes a SYN. `waits`: whether its rule has it wait for the far end.
     pub(in crate::intercept) fn on_syn(
         &mut self,
@@ -69,13 +69,13 @@ impl<W> Held<W> {
         now: Instant,
     ) -> Verdict {
         match self.all.get_mut(&pair) {
-            Some(State::Waiting(latest, seen)) => {
+            Some(SynState::Waiting(latest, seen)) => {
                 // The same one again, or that of a later attempt from the same port.
                 syn.clone_into(latest);
                 *seen = now;
                 return Verdict::Nothing;
             }
-            Some(State::Connected(..) | State::HandedBack(_)) => return Verdict::HandBack,
+            Some(SynState::Connected(..) | SynState::HandedBack(_)) => return Verdict::HandBack,
             None => {}
         }
         if !waits {
@@ -89,23 +89,23 @@ impl<W> Held<W> {
         }
         self.hosts.insert(ip, of_host + 1);
         self.waiting += 1;
-        self.all.insert(pair, State::Waiting(syn.to_vec(), now));
+        self.all.insert(pair, SynState::Waiting(syn.to_vec(), now));
         Verdict::Open
     }
 
     /// The far end is connected. Returns the SYN to hand back.
     pub(in crate::intercept) fn on_connected(&mut self, pair: Pair, way: W, now: Instant) -> Option<Vec<u8>> {
-        let state = self.all.get_mut(&pair).filter(|state| matches!(state, State::Waiting(..)))?;
-        match std::mem::replace(state, State::Connected(way, now)) {
-            State::Waiting(syn, _) => Some(syn),
-            State::Connected(..) | State::HandedBack(_) => None,
+        let state = self.all.get_mut(&pair).filter(|state| matches!(state, SynState::Waiting(..)))?;
+        match std::mem::replace(state, SynState::Connected(way, now)) {
+            SynState::Waiting(syn, _) => Some(syn),
+            SynState::Connected(..) | SynState::HandedBack(_) => None,
         }
     }
 
     /// The far end is not connected. Returns the SYN to answer. It may come again.
     pub(in crate::intercept) fn on_refused(&mut self, pair: Pair) -> Option<Vec<u8>> {
         match self.all.remove(&pair)? {
-            State::Waiting(syn, _) => {
+            SynState::Waiting(syn, _) => {
                 self.settle(pair);
                 Some(syn)
             }
@@ -119,15 +119,15 @@ impl<W> Held<W> {
     /// Returns whether the program has given up: its SYN came no more.
     pub(in crate::intercept) fn is_given_up(&self, pair: Pair, now: Instant) -> bool {
         match self.all.get(&pair) {
-            Some(State::Waiting(_, seen)) => now.duration_since(*seen) >= GIVEN_UP,
-            Some(State::Connected(..) | State::HandedBack(_)) | None => false,
+            Some(SynState::Waiting(_, seen)) => now.duration_since(*seen) >= GIVEN_UP,
+            Some(SynState::Connected(..) | SynState::HandedBack(_)) | None => false,
         }
     }
 
     /// A connection was accepted. Returns its way, unless it did not wait for one.
     pub(in crate::intercept) fn take(&mut self, pair: Pair, now: Instant) -> Option<W> {
         match self.all.remove(&pair)? {
-            State::Connected(way, _) => {
+            SynState::Connected(way, _) => {
                 self.settle(pair);
                 self.remember(pair, now);
                 Some(way)
@@ -141,16 +141,16 @@ impl<W> Held<W> {
 
     /// Forgets what has had its time. Returns the ways of connections that nobody accepted.
     pub(in crate::intercept) fn expire(&mut self, now: Instant) -> Vec<W> {
-        let is_over = |state: &State<W>| match state {
-            State::Waiting(..) => false,
-            State::Connected(_, since) => now.duration_since(*since) >= UNCLAIMED,
-            State::HandedBack(since) => now.duration_since(*since) >= REPEATED,
+        let is_over = |state: &SynState<W>| match state {
+            SynState::Waiting(..) => false,
+            SynState::Connected(_, since) => now.duration_since(*since) >= UNCLAIMED,
+            SynState::HandedBack(since) => now.duration_since(*since) >= REPEATED,
         };
         let over: Vec<Pair> =
             self.all.iter().filter(|(_, state)| is_over(state)).map(|(pair, _)| *pair).collect();
         let mut unclaimed = Vec::new();
         for pair in over {
-            if let Some(State::Connected(way, _)) = self.all.remove(&pair) {
+            if let Some(SynState::Connected(way, _)) = self.all.remove(&pair) {
                 self.settle(pair);
                 unclaimed.push(way);
             }
@@ -160,7 +160,7 @@ impl<W> Held<W> {
 
     fn remember(&mut self, pair: Pair, now: Instant) {
         if self.all.len() < MOST + MOST_HANDED_BACK {
-            self.all.insert(pair, State::HandedBack(now));
+            self.all.insert(pair, SynState::HandedBack(now));
         }
     }
 
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_syn_waits_for_the_far_end_and_its_repetitions_are_one_connection() {
-        let (mut held, now) = (Held::default(), Instant::now());
+        let (mut held, now) = (HeldSyns::default(), Instant::now());
         let one = pair(1, 1);
         assert_eq!(held.on_syn(one, b"first", true, now), Verdict::Open);
         assert!(held.is_given_up(one, now + GIVEN_UP));
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn what_is_refused_or_not_accepted_is_forgotten() {
-        let (mut held, now) = (Held::default(), Instant::now());
+        let (mut held, now) = (HeldSyns::default(), Instant::now());
         let (one, two) = (pair(1, 1), pair(1, 2));
         assert_eq!(held.on_syn(one, b"one", true, now), Verdict::Open);
         assert_eq!(held.on_refused(one), Some(b"one".to_vec()));
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn one_host_does_not_take_all_places() {
-        let (mut held, now): (Held<()>, _) = (Held::default(), Instant::now());
+        let (mut held, now): (HeldSyns<()>, _) = (HeldSyns::default(), Instant::now());
         let mut opened = 0;
         for host in 1..=5 {
             for port in 1..=2_000 {

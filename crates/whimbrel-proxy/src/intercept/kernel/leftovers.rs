@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::error::KernelError;
 use super::instance::Instance;
 use super::names::{MOST_INSTANCES, Names};
-use super::program::Program;
+use super::program::Tool;
 use super::rights::check_rights;
 use super::routes;
 
@@ -53,7 +53,7 @@ fn remove_of(
     }
     let kill_switch = names.kill_switch();
     // Without `nft` there is none of that kind.
-    let by_nft = Program::Nft.run(&format!("list table inet {kill_switch}"), "").is_ok();
+    let by_nft = Tool::Nft.run(&format!("list table inet {kill_switch}"), "").is_ok();
     let by_routes = has_any(names.kill_tables());
     let switches = usize::from(by_nft) + usize::from(by_routes);
     if !all {
@@ -64,7 +64,7 @@ fn remove_of(
         routes::remove(names.kill_tables());
     }
     if by_nft {
-        Program::Nft.run(&format!("delete table inet {kill_switch}"), "")?;
+        Tool::Nft.run(&format!("delete table inet {kill_switch}"), "")?;
     }
     found.kill_switches_removed += switches;
     Ok(())

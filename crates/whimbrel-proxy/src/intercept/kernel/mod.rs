@@ -15,14 +15,14 @@ mod seen;
 mod segment;
 
 pub use error::KernelError;
-pub(super) use gate::{Answer, Gate};
+pub(super) use gate::{Fate, Gate};
 pub(super) use held::{Pair, Verdict};
 pub(super) use host::{check_forwarding, has_ipv6};
 pub(super) use instance::Instance;
 pub(super) use leftovers::remove_dead;
 pub use leftovers::{Leftovers, cleanup};
 pub(super) use names::Names;
-pub(super) use program::{Program, first_line};
+pub(super) use program::{Tool, first_line};
 pub(super) use rights::check_rights;
 pub(super) use routes::{PROTOCOL, Routes, families, remove as remove_routes};
-pub(super) use segment::{Refusal, datagram, datagram_refusal, dscp, ip, refusal, stray_reset, syn};
+pub(super) use segment::{SynRefusal, datagram, datagram_refusal, dscp, ip, refusal, stray_reset, syn};

@@ -7,14 +7,14 @@ use super::error::KernelError;
 
 /// A program of the system that is needed.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::intercept) enum Program {
+pub(in crate::intercept) enum Tool {
     /// iproute2's.
     Ip,
     /// nftables'.
     Nft,
 }
 
-impl Program {
+impl Tool {
     fn name(self) -> &'static str {
         match self {
             Self::Ip => "ip",

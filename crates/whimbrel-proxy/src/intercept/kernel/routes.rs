@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::error::KernelError;
-use super::program::Program;
+use super::program::Tool;
 
 /// The protocol number that marks our rules and routes: nobody else uses it (`/etc/iproute2/rt_protos`).
 pub(in crate::intercept) const PROTOCOL: u32 = 77;
@@ -20,7 +20,7 @@ impl Routes {
     /// Makes them, by these commands of `ip`. If one fails, nothing is left.
     pub(in crate::intercept) fn create(tables: [u32; 2], commands: Vec<String>) -> Result<Self, KernelError> {
         for arguments in &commands {
-            Program::Ip.run(arguments, "").inspect_err(|_| remove(tables))?;
+            Tool::Ip.run(arguments, "").inspect_err(|_| remove(tables))?;
         }
         Ok(Self { tables, commands })
     }
@@ -33,10 +33,10 @@ impl Routes {
     /// Makes what these commands make beyond the former ones, and then takes away what they do not.
     pub(in crate::intercept) fn change(&mut self, commands: Vec<String>) -> Result<(), KernelError> {
         for arguments in commands.iter().filter(|new| !self.commands.contains(new)) {
-            Program::Ip.run(arguments, "")?;
+            Tool::Ip.run(arguments, "")?;
         }
         for former in self.commands.iter().filter(|former| !commands.contains(former)) {
-            Program::Ip.run(&former.replacen(" add ", " del ", 1), "")?;
+            Tool::Ip.run(&former.replacen(" add ", " del ", 1), "")?;
         }
         self.commands = commands;
         Ok(())
@@ -69,7 +69,7 @@ pub(in crate::intercept) fn tables() -> Result<BTreeSet<u32>, KernelError> {
 
 /// Returns the output of `ip`, which is empty if the kernel lacks the family.
 fn show(arguments: &str) -> Result<String, KernelError> {
-    match Program::Ip.run(arguments, "") {
+    match Tool::Ip.run(arguments, "") {
         Err(error @ KernelError::NoProgram { .. }) => Err(error),
         shown => Ok(shown.unwrap_or_default()),
     }
@@ -93,8 +93,8 @@ pub(in crate::intercept) fn remove(tables: [u32; 2]) {
             let rule = format!("{family} rule del priority {table} protocol {PROTOCOL}");
             drop_source(family, table);
             // There may be several, if several were killed while they began. An error means that there is none.
-            while Program::Ip.run(&rule, "").is_ok() {}
-            drop(Program::Ip.run(&format!("{family} route flush table {table} protocol {PROTOCOL}"), ""));
+            while Tool::Ip.run(&rule, "").is_ok() {}
+            drop(Tool::Ip.run(&format!("{family} route flush table {table} protocol {PROTOCOL}"), ""));
         }
     }
 }
@@ -104,7 +104,7 @@ fn drop_source(family: &str, table: u32) {
     let routes = show(&format!("{family} route show table {table} protocol {PROTOCOL}"));
     let source = routes.ok().and_then(|routes| routes.lines().find_map(loopback_source).map(str::to_owned));
     if let Some(source) = source {
-        drop(Program::Ip.run(&format!("{family} address del {source}/128 dev lo"), ""));
+        drop(Tool::Ip.run(&format!("{family} address del {source}/128 dev lo"), ""));
     }
 }
 

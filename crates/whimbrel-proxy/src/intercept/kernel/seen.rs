@@ -13,9 +13,9 @@ const MOST: usize = 4_096;
 
 /// The DSCPs of connections that are not accepted yet.
 #[derive(Debug, Default)]
-pub(super) struct Seen(Mutex<HashMap<Pair, (Dscp, Instant)>>);
+pub(super) struct SeenDscps(Mutex<HashMap<Pair, (Dscp, Instant)>>);
 
-impl Seen {
+impl SeenDscps {
     /// Remembers one.
     pub(super) fn on_syn(&self, pair: Pair, dscp: Dscp, now: Instant) {
         let mut all = self.lock();
@@ -43,7 +43,7 @@ mod tests {
 
     #[test]
     fn what_is_never_accepted_makes_room() {
-        let (seen, start) = (Seen::default(), Instant::now());
+        let (seen, start) = (SeenDscps::default(), Instant::now());
         let pair =
             |port: u16| Pair { program: ([10, 0, 0, 1], port).into(), target: ([10, 0, 0, 2], 80).into() };
         let dscp = "ef".parse().unwrap();

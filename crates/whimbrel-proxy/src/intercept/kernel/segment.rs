@@ -22,7 +22,7 @@ const LONGEST_V6: usize = 1_280 - 48;
 
 /// The reason for which a program is told that it cannot have a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::intercept) enum Refusal {
+pub(in crate::intercept) enum SynRefusal {
     /// Nobody listens there.
     Reset,
     /// The host cannot be reached.
@@ -63,11 +63,11 @@ fn parse(packet: &[u8]) -> Option<(Pair, TcpSlice<'_>)> {
 
 /// Returns what the target's host or network answers to a SYN. The source is the target itself: an error from an
 /// address of this host would be dropped as impossible.
-pub(in crate::intercept) fn refusal(syn: &[u8], what: Refusal) -> Option<Vec<u8>> {
+pub(in crate::intercept) fn refusal(syn: &[u8], what: SynRefusal) -> Option<Vec<u8>> {
     let (pair, tcp) = parse(syn)?;
     let ip = ip(pair.target.ip(), pair.program.ip())?;
     let mut packet = Vec::new();
-    if what == Refusal::Reset {
+    if what == SynRefusal::Reset {
         let reset = ip.tcp(pair.target.port(), pair.program.port(), 0, 0).rst();
         // A SYN counts as one byte (RFC 9293 section 3.5.2).
         reset.ack(tcp.sequence_number().wrapping_add(1)).write(&mut packet, &[]).ok()?;
@@ -108,19 +108,19 @@ impl Unreachable {
     }
 }
 
-fn unreachable(ip: PacketBuilderStep<IpHeaders>, target: IpAddr, what: Refusal) -> Unreachable {
+fn unreachable(ip: PacketBuilderStep<IpHeaders>, target: IpAddr, what: SynRefusal) -> Unreachable {
     if target.is_ipv4() {
         let why = match what {
-            Refusal::Network => DestUnreachableHeader::Network,
-            Refusal::Prohibited => DestUnreachableHeader::FilterProhibited,
-            Refusal::Host | Refusal::Reset => DestUnreachableHeader::Host,
+            SynRefusal::Network => DestUnreachableHeader::Network,
+            SynRefusal::Prohibited => DestUnreachableHeader::FilterProhibited,
+            SynRefusal::Host | SynRefusal::Reset => DestUnreachableHeader::Host,
         };
         return Unreachable::V4(ip.icmpv4(Icmpv4Type::DestinationUnreachable(why)));
     }
     let why = match what {
-        Refusal::Network => DestUnreachableCode::NoRoute,
-        Refusal::Prohibited => DestUnreachableCode::Prohibited,
-        Refusal::Host | Refusal::Reset => DestUnreachableCode::Address,
+        SynRefusal::Network => DestUnreachableCode::NoRoute,
+        SynRefusal::Prohibited => DestUnreachableCode::Prohibited,
+        SynRefusal::Host | SynRefusal::Reset => DestUnreachableCode::Address,
     };
     Unreachable::V6(ip.icmpv6(Icmpv6Type::DestinationUnreachable(why)))
 }
@@ -160,7 +160,7 @@ pub(in crate::intercept) fn datagram_refusal(program: SocketAddr, target: Socket
     // Its payload is not repeated: ports are what its sender is known by.
     ip(program.ip(), target.ip())?.udp(program.port(), target.port()).write(&mut datagram, &[]).ok()?;
     let ip = ip(target.ip(), program.ip())?;
-    unreachable(ip, target.ip(), Refusal::Prohibited).write(&mut packet, &datagram)?;
+    unreachable(ip, target.ip(), SynRefusal::Prohibited).write(&mut packet, &datagram)?;
     Some(packet)
 }
 
@@ -205,7 +205,7 @@ mod tests {
     fn a_reset_answers_the_syn() {
         for is_v4 in [true, false] {
             let pair = pair(is_v4);
-            let reset = refusal(&segment(pair, |tcp| tcp.syn()), Refusal::Reset).unwrap();
+            let reset = refusal(&segment(pair, |tcp| tcp.syn()), SynRefusal::Reset).unwrap();
             let (back, tcp) = parse(&reset).unwrap();
             assert_eq!((back.program, back.target), (pair.target, pair.program));
             assert!(tcp.rst() && tcp.ack() && !tcp.syn());
@@ -233,7 +233,7 @@ mod tests {
             let pair = pair(is_v4);
             let original = segment(pair, |tcp| tcp.syn());
             for (what, codes) in
-                [(Refusal::Network, (0, 0)), (Refusal::Host, (1, 3)), (Refusal::Prohibited, (13, 1))]
+                [(SynRefusal::Network, (0, 0)), (SynRefusal::Host, (1, 3)), (SynRefusal::Prohibited, (13, 1))]
             {
                 let error = refusal(&original, what).unwrap();
                 let sliced = SlicedPacket::from_ip(&error).unwrap();

@@ -12,20 +12,20 @@ use super::tun::Tun;
 use crate::intercept::accept::{Accepted, accept};
 use crate::intercept::echo::Echoes;
 use crate::intercept::ingress::Ingress;
-use crate::intercept::kernel::{self, Answer, Pair, Verdict, dscp, refusal, syn};
+use crate::intercept::kernel::{self, Fate, Pair, Verdict, dscp, refusal, syn};
 
 /// How often what has had its time is forgotten.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// The gate and its TUN.
 #[derive(Debug)]
-pub(super) struct Gate {
+pub(super) struct TproxyGate {
     gate: kernel::Gate,
     tun: Arc<Tun>,
     echoes: Arc<Echoes>,
 }
 
-impl Gate {
+impl TproxyGate {
     /// A gate for SYNs that come out of `tun`. What else comes there goes to `echoes`.
     pub(super) fn new(ingress: Ingress, tun: Arc<Tun>, echoes: Arc<Echoes>) -> Arc<Self> {
         Arc::new(Self { gate: kernel::Gate::new(ingress), tun, echoes })
@@ -82,8 +82,8 @@ impl Gate {
 
     async fn open(self: Arc<Self>, pair: Pair) {
         let answer = match self.gate.open(pair).await {
-            Some(Answer::HandBack(syn)) => Some(syn),
-            Some(Answer::Refuse(syn, what)) => refusal(&syn, what),
+            Some(Fate::HandBack(syn)) => Some(syn),
+            Some(Fate::Refuse(syn, what)) => refusal(&syn, what),
             None => None,
         };
         if let Some(answer) = answer {
@@ -101,7 +101,7 @@ impl Gate {
     }
 }
 
-struct Forgets<'a>(&'a Gate);
+struct Forgets<'a>(&'a TproxyGate);
 
 impl Drop for Forgets<'_> {
     fn drop(&mut self) {

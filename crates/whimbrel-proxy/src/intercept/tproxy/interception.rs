@@ -9,10 +9,10 @@ use ipnet::IpNet;
 use tokio::task::{JoinSet, spawn_blocking};
 
 use super::error::TproxyError;
-use super::gate::Gate;
-use super::kernel::Kernel;
+use super::gate::TproxyGate;
+use super::kernel::TproxyKernel;
 use super::parts::{InterceptionNote, InterceptionParts};
-use super::replies::Replies;
+use super::replies::ReplySockets;
 use super::ruleset::Ruleset;
 use super::settings::TproxySettings;
 use super::sockets::{tcp_listener, udp_listener};
@@ -21,17 +21,17 @@ use super::tun::Tun;
 use super::udp::Datagrams;
 use crate::intercept::echo::Echoes;
 use crate::intercept::ingress::Ingress;
-use crate::intercept::kernel::{Instance, Names, Program, check_forwarding, has_ipv6, remove_dead};
+use crate::intercept::kernel::{Instance, Names, Tool, check_forwarding, has_ipv6, remove_dead};
 use crate::policy::{Protocol, Rule, WayIn};
 
 /// Interception. Dropping it ends it and leaves nothing in the kernel, unless another process goes on with it.
 #[derive(Debug)]
 pub struct Interception {
-    kernel: Arc<Kernel>,
+    kernel: Arc<TproxyKernel>,
     tun: Arc<Tun>,
     tcp: Vec<TcpListener>,
     udp: Vec<UdpSocket>,
-    replies: Arc<Replies>,
+    replies: Arc<ReplySockets>,
     port: u16,
     has_ipv6: bool,
 }
@@ -45,15 +45,15 @@ impl Interception {
         let (port, has_ipv6) = (settings.port, has_ipv6());
         let (tcp, udp) = open(port, has_ipv6)?;
         // Before anything is made, so that nothing has to be taken back.
-        Program::Nft.run("--version", "")?;
+        Tool::Nft.run("--version", "")?;
         remove_dead()?;
         check_forwarding(&settings.interfaces)?;
         let instance = Instance::claim(settings.mark)?;
         let names = instance.names;
         let tun = Arc::new(Tun::create(&names.tun(), has_ipv6)?);
-        let replies = Arc::new(Replies::new(names.reply(), Arc::clone(&tun)));
+        let replies = Arc::new(ReplySockets::new(names.reply(), Arc::clone(&tun)));
         let ruleset = ruleset(names, settings, has_ipv6, rules);
-        let kernel = Arc::new(Kernel::create(instance, ruleset)?);
+        let kernel = Arc::new(TproxyKernel::create(instance, ruleset)?);
         Ok(Self { kernel, tun, tcp, udp, replies, port, has_ipv6 })
     }
 
@@ -70,10 +70,10 @@ impl Interception {
             tcp.push(next()?.into());
             udp.push(next()?.into());
         }
-        let replies = Arc::new(Replies::new(names.reply(), Arc::clone(&tun)));
+        let replies = Arc::new(ReplySockets::new(names.reply(), Arc::clone(&tun)));
         replies.resume(open);
         let table = table.map(|files| Table::of(names.table(), files));
-        let kernel = Arc::new(Kernel::of(instance, table, kill_switch));
+        let kernel = Arc::new(TproxyKernel::of(instance, table, kill_switch));
         Ok(Self { kernel, tun, tcp, udp, replies, port, has_ipv6 })
     }
 
@@ -153,7 +153,7 @@ impl Interception {
         let ingress = ingress.by(WayIn::Tproxy);
         let (tun, kernel) = (Arc::clone(&self.tun), Arc::clone(&self.kernel));
         let echoes = Echoes::new(ingress.clone(), tun.clone());
-        let gate = Gate::new(ingress.clone(), Arc::clone(&tun), Arc::clone(&echoes));
+        let gate = TproxyGate::new(ingress.clone(), Arc::clone(&tun), Arc::clone(&echoes));
         let wanted = self.wanted(settings, &ingress);
         let datagrams = Datagrams::new(ingress, tun, Arc::clone(&self.replies), settings.except.clone());
         let tcp = self.tcp.iter().map(|socket| tokio::net::TcpListener::from_std(socket.try_clone()?));
@@ -185,7 +185,7 @@ fn ruleset(names: Names, settings: &TproxySettings, has_ipv6: bool, rules: &[Rul
 
 /// Puts rules in place of others.
 async fn change(
-    kernel: &Arc<Kernel>,
+    kernel: &Arc<TproxyKernel>,
     wanted: impl FnOnce(Names) -> Ruleset + Send + 'static,
     tell: &impl Fn(&'static str),
 ) {

@@ -9,17 +9,17 @@ use super::error::TproxyError;
 use super::routes;
 use super::ruleset::Ruleset;
 use super::table::Table;
-use crate::intercept::kernel::{Instance, KernelError, Names, Program, remove_routes};
+use crate::intercept::kernel::{Instance, KernelError, Names, Tool, remove_routes};
 
 /// The pause before a table is made again that somebody took away.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// The objects of an instance in the kernel. Dropping this takes them away, if they are this process's.
 #[derive(Debug)]
-pub(super) struct Kernel(Mutex<State>);
+pub(super) struct TproxyKernel(Mutex<TproxyObjects>);
 
 #[derive(Debug)]
-struct State {
+struct TproxyObjects {
     instance: Instance,
     table: Option<Table>,
     /// The settings that the table is made from. None: another process has made it, perhaps of another version.
@@ -28,11 +28,12 @@ struct State {
     is_ours: bool,
 }
 
-impl Kernel {
+impl TproxyKernel {
     /// Makes it all. The TUN is there already. What was made is taken back if something fails.
     pub(super) fn create(instance: Instance, ruleset: Ruleset) -> Result<Self, TproxyError> {
         let (names, has_ipv6) = (instance.names, ruleset.has_ipv6);
-        let state = State { instance, table: None, ruleset: None, has_kill_switch: false, is_ours: true };
+        let state =
+            TproxyObjects { instance, table: None, ruleset: None, has_kill_switch: false, is_ours: true };
         let this = Self(Mutex::new(state));
         routes::create(names, has_ipv6)?;
         let mut state = this.lock();
@@ -43,9 +44,9 @@ impl Kernel {
         Ok(this)
     }
 
-    /// Takes over the objects that another process has made. They stay until [`Kernel::own`].
+    /// Takes over the objects that another process has made. They stay until [`TproxyKernel::own`].
     pub(super) fn of(instance: Instance, table: Option<Table>, has_kill_switch: bool) -> Self {
-        Self(Mutex::new(State { instance, table, ruleset: None, has_kill_switch, is_ours: false }))
+        Self(Mutex::new(TproxyObjects { instance, table, ruleset: None, has_kill_switch, is_ours: false }))
     }
 
     /// Sets whether it all goes with this process.
@@ -115,12 +116,12 @@ impl Kernel {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, TproxyObjects> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl TproxyObjects {
     fn create_again(&mut self) -> Result<(), TproxyError> {
         let Some(ruleset) = self.ruleset.as_ref().filter(|_| self.is_ours) else {
             return Err(KernelError::NoRights.into());
@@ -133,7 +134,7 @@ impl State {
     fn set_kill_switch(&mut self, ruleset: &Ruleset) -> Result<(), TproxyError> {
         if ruleset.settings.kill_switch {
             // It takes the place of one that is there.
-            Program::Nft.run("-f -", &ruleset.kill_switch())?;
+            Tool::Nft.run("-f -", &ruleset.kill_switch())?;
             self.has_kill_switch = true;
         } else if self.has_kill_switch {
             self.remove_kill_switch()?;
@@ -143,7 +144,7 @@ impl State {
 
     fn remove_kill_switch(&mut self) -> Result<(), TproxyError> {
         let name = self.instance.names.kill_switch();
-        Program::Nft.run(&format!("delete table inet {name}"), "")?;
+        Tool::Nft.run(&format!("delete table inet {name}"), "")?;
         self.has_kill_switch = false;
         Ok(())
     }
@@ -162,7 +163,7 @@ impl State {
     }
 }
 
-impl Drop for State {
+impl Drop for TproxyObjects {
     fn drop(&mut self) {
         self.end();
     }

@@ -3,7 +3,7 @@
 use super::error::TproxyError;
 use super::parts::InterceptionParts;
 use super::settings::TproxySettings;
-use crate::intercept::Ingress;
+use crate::intercept::ingress::Ingress;
 use crate::policy::Rule;
 
 /// Interception, which there is on Linux only.

@@ -21,13 +21,13 @@ const PRIVILEGED: u16 = 1_024;
 
 /// The sockets.
 #[derive(Debug)]
-pub(super) struct Replies {
+pub(super) struct ReplySockets {
     mark: u32,
     tun: Arc<Tun>,
     open: Mutex<HashMap<SocketAddr, (Arc<UdpSocket>, Instant)>>,
 }
 
-impl Replies {
+impl ReplySockets {
     /// Sockets that send with this mark: so far none.
     pub(super) fn new(mark: u32, tun: Arc<Tun>) -> Self {
         Self { mark, tun, open: Mutex::default() }

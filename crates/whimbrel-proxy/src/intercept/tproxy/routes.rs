@@ -1,11 +1,11 @@
 //! Rules and routes of TPROXY: packets with a mark of ours go to a socket of this host, or into the TUN.
 
-use crate::intercept::kernel::{KernelError, Names, PROTOCOL, Program, families};
+use crate::intercept::kernel::{KernelError, Names, PROTOCOL, Tool, families};
 
 /// Makes the rules and routes of an instance. The TUN is there already.
 pub(super) fn create(names: Names, has_ipv6: bool) -> Result<(), KernelError> {
     for arguments in commands(names, has_ipv6) {
-        Program::Ip.run(&arguments, "")?;
+        Tool::Ip.run(&arguments, "")?;
     }
     Ok(())
 }

@@ -40,7 +40,7 @@ pub enum TproxyMistake {
     Nothing,
     /// No interface can be called so.
     #[error(
-        "[in.tproxy] interfaces: `{0}` is no name of an interface that other hosts are behind; `ip link` lists them"
+        "[in.tproxy] interfaces: `{0}` is not the name of an interface with other hosts behind it: `ip link` lists the names"
     )]
     Interface(String),
     /// Marks would run into others.
@@ -100,9 +100,9 @@ mod tests {
         TproxySettings { output: true, ..Default::default() }.check().unwrap();
         for (wrong, part) in [
             (TproxySettings::default(), "intercepts nothing"),
-            (TproxySettings { interfaces: vec!["lo".into()], ..good.clone() }, "`lo` is no name"),
-            (TproxySettings { interfaces: vec!["a\" accept".into()], ..good.clone() }, "is no name"),
-            (TproxySettings { interfaces: vec!["a".repeat(16)], ..good.clone() }, "is no name"),
+            (TproxySettings { interfaces: vec!["lo".into()], ..good.clone() }, "`lo` is not the name"),
+            (TproxySettings { interfaces: vec!["a\" accept".into()], ..good.clone() }, "is not the name"),
+            (TproxySettings { interfaces: vec!["a".repeat(16)], ..good.clone() }, "is not the name"),
             (TproxySettings { mark: 0x101, ..good.clone() }, "0x101"),
             (TproxySettings { port: 0, ..good }, "may not be 0"),
         ] {

@@ -14,7 +14,7 @@ use tokio::io::unix::AsyncFd;
 
 use super::error::TproxyError;
 use super::ruleset::{LAST_CHAIN, Ruleset};
-use crate::intercept::kernel::{KernelError, Program, first_line};
+use crate::intercept::kernel::{KernelError, Tool, first_line};
 
 /// How long nft may take.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -41,7 +41,7 @@ impl Table {
     /// Makes it.
     pub(super) fn create(ruleset: &Ruleset) -> Result<Self, TproxyError> {
         let failed = TproxyError::system("starting nft failed");
-        let mut child = Program::Nft.start(&["-i"])?;
+        let mut child = Tool::Nft.start(&["-i"])?;
         let process = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         let process = process.map(|pid| pidfd_open(pid, PidfdFlags::empty()));
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take(), process);

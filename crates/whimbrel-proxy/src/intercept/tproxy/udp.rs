@@ -10,7 +10,7 @@ use ipnet::IpNet;
 use tokio::net::UdpSocket;
 use tokio::time::interval;
 
-use super::replies::Replies;
+use super::replies::ReplySockets;
 use super::sockets;
 use super::tun::Tun;
 use crate::intercept::ingress::Ingress;
@@ -28,7 +28,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub(super) struct Datagrams {
     ingress: Ingress,
     tun: Arc<Tun>,
-    replies: Arc<Replies>,
+    replies: Arc<ReplySockets>,
     /// Networks that programs reach without the proxy.
     except: Vec<IpNet>,
 }
@@ -39,7 +39,7 @@ impl Datagrams {
     pub(super) fn new(
         ingress: Ingress,
         tun: Arc<Tun>,
-        replies: Arc<Replies>,
+        replies: Arc<ReplySockets>,
         except: Vec<IpNet>,
     ) -> Arc<Self> {
         Arc::new(Self { ingress, tun, replies, except })

@@ -11,7 +11,7 @@ use super::addresses::Addresses;
 use super::error::TunError;
 use super::virtio;
 use crate::intercept::echo::EchoOutlet;
-use crate::intercept::kernel::{KernelError, Program};
+use crate::intercept::kernel::{KernelError, Tool};
 
 /// The largest packets. Programs of this host then send datagrams whole.
 const MTU: u16 = 65_535;
@@ -42,13 +42,13 @@ impl Device {
         let failed = KernelError::system("setting up a TUN interface failed");
         device.set_nonblocking(true).map_err(&failed)?;
         let ((v4, bits_v4), (v6, bits_v6)) = (addresses.own_v4(), addresses.own_v6());
-        Program::Ip.run(&format!("address add {v4}/{bits_v4} dev {name}"), "")?;
+        Tool::Ip.run(&format!("address add {v4}/{bits_v4} dev {name}"), "")?;
         if has_ipv6 {
             allow_ipv6(name).map_err(&failed)?;
             // Programs use it because a route says so. It is deprecated, so that nothing else takes it for a way to the
             // network.
             let alive = "nodad valid_lft forever preferred_lft 0";
-            Program::Ip.run(&format!("-6 address add {v6}/{bits_v6} dev {name} {alive}"), "")?;
+            Tool::Ip.run(&format!("-6 address add {v6}/{bits_v6} dev {name} {alive}"), "")?;
         }
         filter_loosely(name).map_err(&failed)?;
         // The interface lives as long as its file is open. From here on it is read and written with the headers that it has.

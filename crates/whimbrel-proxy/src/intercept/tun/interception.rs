@@ -14,19 +14,19 @@ use tokio::time::interval;
 use super::addresses::Addresses;
 use super::device::{Device, forward};
 use super::error::TunError;
-use super::kernel::Kernel;
+use super::kernel::TunKernel;
 use super::kernel_tcp::{Claim, KernelTcp};
 use super::parts::{TunNote, TunParts};
-use super::pump::{Outflow, Pump, Sent};
+use super::pump::{Outflow, Pump, SentDatagram};
 use super::settings::{Stack, TunSettings};
-use super::stack::Tcp;
+use super::stack::TunTcp;
 use super::udp::Replies;
 use super::userspace::UserspaceTcp;
 use super::virtio::LENGTH;
-use crate::intercept::Ingress;
 use crate::intercept::echo::Echoes;
+use crate::intercept::ingress::Ingress;
 use crate::intercept::kernel::{
-    Answer, Gate, Instance, Names, Pair, check_forwarding, check_rights, has_ipv6, refusal, remove_dead,
+    Fate, Gate, Instance, Names, Pair, check_forwarding, check_rights, has_ipv6, refusal, remove_dead,
 };
 use crate::intercept::udp_programs::UdpPrograms;
 use crate::policy::WayIn;
@@ -37,13 +37,13 @@ const LOOK: Duration = Duration::from_secs(5);
 /// Interception. Dropping it ends it and leaves nothing in the kernel, unless another process goes on with it.
 #[derive(Debug)]
 pub struct TunInterception {
-    kernel: Arc<Kernel>,
+    kernel: Arc<TunKernel>,
     device: Arc<Device>,
     addresses: Addresses,
     has_ipv6: bool,
     /// The kernel's TCP, unless one of this process answers programs.
     tcp: Option<Arc<KernelTcp>>,
-    pump: Option<Running>,
+    pump: Option<RunningTun>,
     /// Whether another process is about to take over.
     moves: Arc<AtomicBool>,
     instance: Instance,
@@ -51,14 +51,14 @@ pub struct TunInterception {
 
 /// A task that ends with this.
 #[derive(Debug)]
-struct Running(JoinHandle<()>);
+struct RunningTun(JoinHandle<()>);
 
 /// The parts that serve programs.
 struct Service {
     device: Arc<Device>,
     programs: UdpPrograms<Replies>,
     gate: Arc<Gate>,
-    tcp: Tcp,
+    tcp: TunTcp,
     echoes: Arc<Echoes>,
     listeners: Vec<tokio::net::TcpListener>,
     outflow: Outflow,
@@ -88,7 +88,7 @@ impl TunInterception {
             Stack::Kernel => Some(KernelTcp::listen(Arc::clone(&device), addresses, has_ipv6)?),
             Stack::Userspace => None,
         };
-        let kernel = Arc::new(Kernel::create(names, settings, has_ipv6)?);
+        let kernel = Arc::new(TunKernel::create(names, settings, has_ipv6)?);
         Ok(Self { kernel, device, addresses, has_ipv6, tcp, pump: None, moves: Arc::default(), instance })
     }
 
@@ -106,7 +106,7 @@ impl TunInterception {
         let addresses = Addresses::new(&settings, number);
         let tcp = KernelTcp::of(Arc::clone(&device), addresses, listeners, mappings);
         let tcp = Some(tcp.map_err(TunError::TakingOver)?);
-        let kernel = Arc::new(Kernel::of(names, settings, has_ipv6)?);
+        let kernel = Arc::new(TunKernel::of(names, settings, has_ipv6)?);
         Ok(Self { kernel, device, addresses, has_ipv6, tcp, pump: None, moves: Arc::default(), instance })
     }
 
@@ -188,8 +188,8 @@ impl TunInterception {
         let gate = Arc::new(Gate::new(ingress.clone()));
         let echoes = Echoes::new(ingress.clone(), device.clone());
         let tcp = match &self.tcp {
-            Some(tcp) => Tcp::Kernel(Arc::clone(tcp)),
-            None => Tcp::Userspace(UserspaceTcp::new(Arc::clone(&device), Arc::clone(&gate))),
+            Some(tcp) => TunTcp::Kernel(Arc::clone(tcp)),
+            None => TunTcp::Userspace(UserspaceTcp::new(Arc::clone(&device), Arc::clone(&gate))),
         };
         let listeners = self.tcp.iter().flat_map(|tcp| tcp.listeners());
         let listeners = listeners.map(|listener| tokio::net::TcpListener::from_std(listener.try_clone()?));
@@ -199,7 +199,7 @@ impl TunInterception {
         let (pump, outflow) =
             Pump::new(Arc::clone(&device), Arc::clone(&gate), tcp.clone(), Arc::clone(&echoes), moves);
         let (is_there, gone) = oneshot::channel();
-        self.pump = Some(Running(tokio::spawn(async move {
+        self.pump = Some(RunningTun(tokio::spawn(async move {
             pump.run().await;
             drop(is_there);
         })));
@@ -226,7 +226,7 @@ impl Service {
         tasks.spawn(echoes.answer_all());
         for listener in listeners {
             // Only the kernel's has listeners.
-            if let Tcp::Kernel(tcp) = &tcp {
+            if let TunTcp::Kernel(tcp) = &tcp {
                 tasks.spawn(Arc::clone(tcp).accept(listener, Arc::clone(&gate)));
             }
         }
@@ -238,7 +238,7 @@ impl Service {
                     let (gate, tcp, device) = (Arc::clone(&gate), tcp.clone(), Arc::clone(&device));
                     opening.spawn(open(gate, tcp, device, pair));
                 }
-                Some(Sent { program, target, payload, dscp }) = datagrams.recv() => {
+                Some(SentDatagram { program, target, payload, dscp }) = datagrams.recv() => {
                     programs.take(program, (target, payload, dscp));
                 }
                 _ = look.tick() => programs.expire(),
@@ -253,10 +253,10 @@ impl Service {
 }
 
 /// Opens a connection whose SYN is held, and answers that.
-async fn open(gate: Arc<Gate>, tcp: Tcp, device: Arc<Device>, pair: Pair) {
+async fn open(gate: Arc<Gate>, tcp: TunTcp, device: Arc<Device>, pair: Pair) {
     match gate.open(pair).await {
-        Some(Answer::HandBack(syn)) => tcp.hand_back(syn, pair, false),
-        Some(Answer::Refuse(syn, what)) => {
+        Some(Fate::HandBack(syn)) => tcp.hand_back(syn, pair, false),
+        Some(Fate::Refuse(syn, what)) => {
             let answer = syn.get(LENGTH..).and_then(|syn| refusal(syn, what));
             answer.iter().for_each(|answer| device.write_bare(answer));
         }
@@ -271,7 +271,7 @@ impl Drop for TunInterception {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningTun {
     fn drop(&mut self) {
         self.0.abort();
     }

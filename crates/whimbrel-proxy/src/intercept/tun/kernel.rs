@@ -11,10 +11,10 @@ use crate::intercept::kernel::{KernelError, Names, Routes, remove_routes};
 
 /// The kernel state of an instance. Dropping it takes that state away, if it is this process's.
 #[derive(Debug)]
-pub(super) struct Kernel(Mutex<State>);
+pub(super) struct TunKernel(Mutex<TunObjects>);
 
 #[derive(Debug)]
-struct State {
+struct TunObjects {
     names: Names,
     settings: TunSettings,
     has_ipv6: bool,
@@ -23,19 +23,21 @@ struct State {
     is_ours: bool,
 }
 
-impl Kernel {
+impl TunKernel {
     /// Makes it all. The interface is there already. What was made is taken back if something fails.
     pub(super) fn create(names: Names, settings: &TunSettings, has_ipv6: bool) -> Result<Self, TunError> {
         let settings = settings.clone();
-        let mut state = State { names, settings, has_ipv6, routes: None, kill_switch: None, is_ours: true };
+        let mut state =
+            TunObjects { names, settings, has_ipv6, routes: None, kill_switch: None, is_ours: true };
         state.routes = Some(Routes::create(names.tables(), state.commands()?)?);
         state.set_kill_switch()?;
         Ok(Self(Mutex::new(state)))
     }
 
-    /// Returns the state that another process has made by these settings. It is that process's until [`Kernel::own`].
+    /// Returns the state that another process has made by these settings. It is that process's until [`TunKernel::own`].
     pub(super) fn of(names: Names, settings: TunSettings, has_ipv6: bool) -> Result<Self, TunError> {
-        let mut state = State { names, settings, has_ipv6, routes: None, kill_switch: None, is_ours: false };
+        let mut state =
+            TunObjects { names, settings, has_ipv6, routes: None, kill_switch: None, is_ours: false };
         state.routes = Some(Routes::of(names.tables(), state.commands()?));
         if state.settings.kill_switch {
             state.kill_switch = Some(Routes::of(names.kill_tables(), state.rejected()));
@@ -72,12 +74,12 @@ impl Kernel {
         self.lock().end();
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, TunObjects> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl TunObjects {
     fn addresses(&self) -> Addresses {
         Addresses::new(&self.settings, self.names.number())
     }
@@ -127,7 +129,7 @@ impl State {
     }
 }
 
-impl Drop for State {
+impl Drop for TunObjects {
     fn drop(&mut self) {
         self.end();
     }

@@ -29,11 +29,11 @@ pub(super) struct Nat {
 #[derive(Debug)]
 struct Mapping {
     pair: Pair,
-    state: State,
+    state: Stage,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum Stage {
     /// Its SYN was handed to the kernel then.
     New(Instant),
     Accepted,
@@ -45,7 +45,7 @@ impl Nat {
     /// Adds a connection whose SYN goes to the kernel. `is_repeated`: the SYN may have come before. None: there are too many.
     pub(super) fn add(&mut self, pair: Pair, is_repeated: bool, now: Instant) -> Option<u32> {
         if let Some(&id) = self.by_pair.get(&pair) {
-            let is_over = self.all.get(&id).is_none_or(|known| matches!(known.state, State::Closed(_)));
+            let is_over = self.all.get(&id).is_none_or(|known| matches!(known.state, Stage::Closed(_)));
             if is_repeated && !is_over {
                 return Some(id);
             }
@@ -66,14 +66,14 @@ impl Nat {
         };
         self.hosts.insert(pair.program.ip(), of_host + 1);
         self.by_pair.insert(pair, id);
-        self.all.insert(id, Mapping { pair, state: State::New(now) });
+        self.all.insert(id, Mapping { pair, state: Stage::New(now) });
         Some(id)
     }
 
     /// Returns all, for another process.
     pub(super) fn noted(&self) -> Vec<NotedMapping> {
         let noted = |(id, known): (&u32, &Mapping)| {
-            (known.pair.program, known.pair.target, *id, matches!(known.state, State::New(_)))
+            (known.pair.program, known.pair.target, *id, matches!(known.state, Stage::New(_)))
         };
         let mut all: Vec<_> = self.all.iter().map(noted).collect();
         // Those that end next to one another stay so.
@@ -92,7 +92,7 @@ impl Nat {
             // A later one of these ends is the one that is meant.
             this.by_pair.insert(pair, id);
             *this.hosts.entry(program.ip()).or_default() += 1;
-            let state = if is_new { State::New(now) } else { State::Closed(now) };
+            let state = if is_new { Stage::New(now) } else { Stage::Closed(now) };
             this.all.insert(id, Mapping { pair, state });
             this.next = (id + 1) % IDS;
         }
@@ -108,7 +108,7 @@ impl Nat {
     /// Returns the connection of a stranger to whom the kernel sends a segment.
     pub(super) fn on_answer(&mut self, id: u32, now: Instant) -> Option<Pair> {
         let known = self.all.get_mut(&id)?;
-        if let State::Closed(latest) = &mut known.state {
+        if let Stage::Closed(latest) = &mut known.state {
             *latest = now;
         }
         Some(known.pair)
@@ -117,23 +117,23 @@ impl Nat {
     /// The kernel's TCP has accepted it. Returns which one it is.
     pub(super) fn on_accepted(&mut self, id: u32) -> Option<Pair> {
         let known = self.all.get_mut(&id)?;
-        known.state = State::Accepted;
+        known.state = Stage::Accepted;
         Some(known.pair)
     }
 
     /// This end has closed it. Segments may still come and go.
     pub(super) fn on_closed(&mut self, id: u32, now: Instant) {
         if let Some(known) = self.all.get_mut(&id) {
-            known.state = State::Closed(now);
+            known.state = Stage::Closed(now);
         }
     }
 
     /// Forgets what has had its time.
     pub(super) fn expire(&mut self, now: Instant) {
-        let is_over = |state: State| match state {
-            State::New(since) => now.duration_since(since) >= UNCLAIMED,
-            State::Accepted => false,
-            State::Closed(latest) => now.duration_since(latest) >= QUIET,
+        let is_over = |state: Stage| match state {
+            Stage::New(since) => now.duration_since(since) >= UNCLAIMED,
+            Stage::Accepted => false,
+            Stage::Closed(latest) => now.duration_since(latest) >= QUIET,
         };
         let over: Vec<u32> =
             self.all.iter().filter(|(_, known)| is_over(known.state)).map(|(id, _)| *id).collect();

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use super::error::TunError;
 use super::parts::TunParts;
 use super::settings::TunSettings;
-use crate::intercept::Ingress;
+use crate::intercept::ingress::Ingress;
 
 /// Interception, which there is on Linux only.
 #[derive(Debug)]

@@ -12,11 +12,11 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::device::{Device, LARGEST};
 use super::fragments::Fragments;
 use super::packet::{Ends, Head, ICMP, UDP};
-use super::stack::Tcp;
+use super::stack::TunTcp;
 use super::udp;
 use super::virtio::{LENGTH, Undone};
 use crate::intercept::echo::Echoes;
-use crate::intercept::kernel::{Gate, Pair, Refusal, Verdict, dscp, refusal, stray_reset};
+use crate::intercept::kernel::{Gate, Pair, SynRefusal, Verdict, dscp, refusal, stray_reset};
 use crate::policy::Dscp;
 
 /// How often what has had its time is forgotten.
@@ -30,7 +30,7 @@ const SYN: u8 = 0x02;
 
 /// A datagram of a program.
 #[derive(Debug)]
-pub(super) struct Sent {
+pub(super) struct SentDatagram {
     pub(super) program: SocketAddr,
     pub(super) target: SocketAddr,
     pub(super) payload: Bytes,
@@ -42,7 +42,7 @@ pub(super) struct Sent {
 pub(super) struct Outflow {
     /// Connections that are to be opened. No more than the gate holds.
     pub(super) openings: mpsc::UnboundedReceiver<Pair>,
-    pub(super) datagrams: mpsc::Receiver<Sent>,
+    pub(super) datagrams: mpsc::Receiver<SentDatagram>,
 }
 
 /// The pump.
@@ -50,13 +50,13 @@ pub(super) struct Outflow {
 pub(super) struct Pump {
     device: Arc<Device>,
     gate: Arc<Gate>,
-    tcp: Tcp,
+    tcp: TunTcp,
     echoes: Arc<Echoes>,
     /// Whether another process is about to take over: it gets the SYNs that come again.
     moves: Arc<AtomicBool>,
     fragments: Fragments,
     openings: mpsc::UnboundedSender<Pair>,
-    datagrams: mpsc::Sender<Sent>,
+    datagrams: mpsc::Sender<SentDatagram>,
 }
 
 impl Pump {
@@ -64,7 +64,7 @@ impl Pump {
     pub(super) fn new(
         device: Arc<Device>,
         gate: Arc<Gate>,
-        tcp: Tcp,
+        tcp: TunTcp,
         echoes: Arc<Echoes>,
         moves: Arc<AtomicBool>,
     ) -> (Self, Outflow) {
@@ -126,7 +126,7 @@ impl Pump {
     fn on_datagrams(&self, (ends, payloads): (Ends, Vec<Bytes>), dscp: Option<Dscp>) {
         for payload in payloads {
             // A full queue loses the datagram.
-            let sent = Sent { program: ends.source, target: ends.destination, payload, dscp };
+            let sent = SentDatagram { program: ends.source, target: ends.destination, payload, dscp };
             self.datagrams.try_send(sent).ok();
         }
     }
@@ -145,7 +145,7 @@ impl Pump {
             return;
         }
         if self.openings.is_closed() {
-            let reset = refusal(&buffer[LENGTH..], Refusal::Reset);
+            let reset = refusal(&buffer[LENGTH..], SynRefusal::Reset);
             return reset.iter().for_each(|reset| self.device.write_bare(reset));
         }
         match self.gate.on_syn(pair, buffer, dscp(&buffer[LENGTH..])) {

@@ -13,7 +13,7 @@ const LINK_V6: [&str; 2] = ["fe80::/10", "ff00::/8"];
 
 /// The fate of traffic that is led into a table.
 #[derive(Clone, Copy)]
-enum Way {
+enum TableFate {
     /// It goes into the interface.
     Interface,
     /// It is rejected: what the kernel does once the interface is gone, and with it the routes into it.
@@ -27,7 +27,7 @@ pub(super) fn commands(
     addresses: &Addresses,
     has_ipv6: bool,
 ) -> Vec<String> {
-    of_families(names, settings, addresses, has_ipv6, Way::Interface)
+    of_families(names, settings, addresses, has_ipv6, TableFate::Interface)
 }
 
 /// The commands of `ip` that reject the same.
@@ -37,7 +37,7 @@ pub(super) fn kill_switch(
     addresses: &Addresses,
     has_ipv6: bool,
 ) -> Vec<String> {
-    of_families(names, settings, addresses, has_ipv6, Way::Nowhere)
+    of_families(names, settings, addresses, has_ipv6, TableFate::Nowhere)
 }
 
 fn of_families(
@@ -45,22 +45,22 @@ fn of_families(
     settings: &TunSettings,
     addresses: &Addresses,
     has_ipv6: bool,
-    way: Way,
+    way: TableFate,
 ) -> Vec<String> {
     let mut all = Vec::new();
     for family in families(has_ipv6) {
         let is_v4 = family == "-4";
         let own = addresses.own(is_v4);
         let [table, other] = match way {
-            Way::Interface => names.tables(),
-            Way::Nowhere => names.kill_tables(),
+            TableFate::Interface => names.tables(),
+            TableFate::Nowhere => names.kill_tables(),
         };
         let into = |table: u32, kind: &str, way: &str| routes(table, settings, (kind, way), is_v4);
         let (mut tables, mut before) = (Tables { table, chosen: table, after: other }, None);
         let routed = match way {
-            Way::Interface => into(table, "", &format!("dev {} src {own} ", names.tun())),
-            Way::Nowhere if is_v4 => into(table, "prohibit ", ""),
-            Way::Nowhere => {
+            TableFate::Interface => into(table, "", &format!("dev {} src {own} ", names.tun())),
+            TableFate::Nowhere if is_v4 => into(table, "prohibit ", ""),
+            TableFate::Nowhere => {
                 // Where the way is an error, a program's address is chosen and the way is looked up again, as if the
                 // program had chosen it. So the way is one that gives it our own address, from which there is none.
                 tables.chosen = other;

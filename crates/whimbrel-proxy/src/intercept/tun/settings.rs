@@ -67,7 +67,7 @@ pub enum TunMistake {
     NotWithin(IpNet),
     /// No interface can be called so.
     #[error(
-        "[in.tun] interfaces: `{0}` is no name of an interface that other hosts are behind; `ip link` lists them"
+        "[in.tun] interfaces: `{0}` is not the name of an interface with other hosts behind it: `ip link` lists the names"
     )]
     Interface(String),
     /// Traffic without a mark is intercepted.
@@ -159,7 +159,7 @@ mod tests {
             (TunSettings::default(), "intercepts nothing"),
             (TunSettings { except: nets(&["10.0.0.7/8"]), ..good.clone() }, "10.0.0.0/8 is in `routes` and"),
             (TunSettings { except: nets(&["11.0.0.0/8"]), ..good.clone() }, "11.0.0.0/8 lies in none"),
-            (TunSettings { interfaces: vec!["a b".into()], ..good.clone() }, "`a b` is no name"),
+            (TunSettings { interfaces: vec!["a b".into()], ..good.clone() }, "`a b` is not the name"),
             (TunSettings { mark: 0, ..good.clone() }, "may not be 0"),
             (
                 TunSettings { own_ipv4: "10.0.0.0/16".parse().unwrap(), ..good.clone() },

@@ -9,12 +9,12 @@ use crate::intercept::kernel::Pair;
 
 /// Whose TCP answers programs.
 #[derive(Clone, Debug)]
-pub(super) enum Tcp {
+pub(super) enum TunTcp {
     Kernel(Arc<KernelTcp>),
     Userspace(Arc<UserspaceTcp>),
 }
 
-impl Tcp {
+impl TunTcp {
     /// Takes a segment, with the header in front, if it belongs to a connection. Returns whether it does.
     pub(super) fn on_segment(&self, buffer: &mut [u8], head: &Head, ends: Ends) -> bool {
         match self {

@@ -14,7 +14,7 @@ const WAIT: Duration = Duration::from_secs(10);
 
 /// A request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Request {
+pub(super) struct EchoRequest {
     /// The program, without its identifier.
     pub(super) program: SocketAddr,
     pub(super) target: IpAddr,
@@ -28,12 +28,12 @@ pub(super) struct Request {
 #[derive(Debug, Default)]
 pub(super) struct Asked {
     next: u16,
-    all: HashMap<u16, (Request, Instant)>,
+    all: HashMap<u16, (EchoRequest, Instant)>,
 }
 
 impl Asked {
     /// Adds a request. Returns its number at this end. `None`: too many wait.
-    pub(super) fn ask(&mut self, request: Request, now: Instant) -> Option<u16> {
+    pub(super) fn ask(&mut self, request: EchoRequest, now: Instant) -> Option<u16> {
         if self.all.len() >= MOST {
             self.expire(now);
         }
@@ -51,7 +51,7 @@ impl Asked {
     }
 
     /// A reply to a number has come from an address. Returns its request, if it can be that.
-    pub(super) fn answer(&mut self, number: u16, from: IpAddr, now: Instant) -> Option<Request> {
+    pub(super) fn answer(&mut self, number: u16, from: IpAddr, now: Instant) -> Option<EchoRequest> {
         let (request, since) = self.all.get(&number)?;
         if request.target != from || now.duration_since(*since) > WAIT {
             return None;
@@ -69,10 +69,10 @@ impl Asked {
 mod tests {
     use super::*;
 
-    fn request(target: &str) -> Request {
+    fn request(target: &str) -> EchoRequest {
         let id = EchoId { id: 7, sequence: 1 };
         let program = ([10, 0, 0, 1], 0).into();
-        Request { program, target: target.parse().unwrap(), id, manner: Manner::default() }
+        EchoRequest { program, target: target.parse().unwrap(), id, manner: Manner::default() }
     }
 
     #[test]

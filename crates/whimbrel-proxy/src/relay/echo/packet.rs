@@ -15,12 +15,12 @@ const HEADER: usize = 8;
 pub(super) struct Back<'a> {
     pub(super) id: u16,
     pub(super) number: u16,
-    pub(super) what: Answer<'a>,
+    pub(super) what: EchoAnswer<'a>,
 }
 
 /// The answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Answer<'a> {
+pub(super) enum EchoAnswer<'a> {
     Reply(&'a [u8]),
     /// The request went to this address.
     Error(EchoError, IpAddr),
@@ -56,7 +56,7 @@ pub(super) fn read(is_v4: bool, packet: &[u8]) -> Option<Back<'_>> {
     let error = match (is_v4, kind, code) {
         (true, 0, _) | (false, 129, _) => {
             let (id, number) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
-            return Some(Back { id, number, what: Answer::Reply(rest) });
+            return Some(Back { id, number, what: EchoAnswer::Reply(rest) });
         }
         (true, 11, _) | (false, 3, _) => EchoError::TimeExceeded,
         (true, 3, 0 | 6) | (false, 1, 0) => EchoError::Network,
@@ -78,7 +78,7 @@ pub(super) fn read(is_v4: bool, packet: &[u8]) -> Option<Back<'_>> {
     is_request.then(|| Back {
         id: u16::from_be_bytes([a, b]),
         number: u16::from_be_bytes([c, d]),
-        what: Answer::Error(error, target),
+        what: EchoAnswer::Error(error, target),
     })
 }
 
@@ -100,7 +100,7 @@ mod tests {
         assert_eq!(checksum(&request), 0, "what is right adds up to nothing");
         let mut reply = request.clone();
         reply[0] = 0;
-        let back = Back { id: 7, number: 9, what: Answer::Reply(b"data") };
+        let back = Back { id: 7, number: 9, what: EchoAnswer::Reply(b"data") };
         assert_eq!(read(true, &reply).as_ref(), Some(&back));
         assert_eq!(read(true, &[&V4[..], &reply].concat()), Some(back));
         assert_eq!(read(true, &request), None, "a request is no reply");
@@ -116,7 +116,7 @@ mod tests {
             let error = [&V4[..], &head, &[0; 6], &original].concat();
             let back = read(true, &error).unwrap();
             assert_eq!((back.id, back.number), (7, 9));
-            assert_eq!(back.what, Answer::Error(wanted, "192.0.2.1".parse().unwrap()));
+            assert_eq!(back.what, EchoAnswer::Error(wanted, "192.0.2.1".parse().unwrap()));
             for length in 0..error.len() - 4 {
                 assert_eq!(read(true, &error[..length]), None, "{length}");
                 read(false, &error[..length]);
@@ -124,6 +124,6 @@ mod tests {
         }
         let mut v6 = [&[1, 3, 0, 0, 0, 0, 0, 0][..], &[0; 40], &request(false, 7, 9, b"")].concat();
         v6[32..48].copy_from_slice(&[9; 16]);
-        assert_eq!(read(false, &v6).unwrap().what, Answer::Error(EchoError::Host, [9; 16].into()));
+        assert_eq!(read(false, &v6).unwrap().what, EchoAnswer::Error(EchoError::Host, [9; 16].into()));
     }
 }

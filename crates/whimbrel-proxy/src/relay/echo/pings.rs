@@ -12,12 +12,12 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::UdpSocket;
 use tokio::task::AbortHandle;
 
-use super::asked::{Asked, Request};
-use super::packet::{self, Answer};
+use super::asked::{Asked, EchoRequest};
+use super::packet::{self, EchoAnswer};
 use crate::protocol::{Announcement, Echo, EchoError, EchoId, Manner, Refusal};
-use crate::relay::mark::set_mark;
-use crate::relay::session::SessionContext;
-use crate::relay::udp::Outgoing;
+use crate::relay::context::SessionContext;
+use crate::relay::udp::outgoing::Outgoing;
+use crate::sockets::set_mark;
 
 /// The longest data of a request: with its headers, what a common link carries.
 const LONGEST: usize = 1_452;
@@ -28,7 +28,7 @@ const LARGEST: usize = 2_048;
 #[derive(Debug)]
 pub(in crate::relay) struct Pings {
     context: Arc<SessionContext>,
-    back: Arc<Replies>,
+    back: Arc<EchoReplies>,
     v4: Option<Pinger>,
     v6: Option<Pinger>,
     /// Whether it was said that there is no socket.
@@ -36,7 +36,7 @@ pub(in crate::relay) struct Pings {
 }
 
 #[derive(Debug)]
-struct Replies {
+struct EchoReplies {
     asked: Mutex<Asked>,
     outgoing: Arc<Outgoing>,
 }
@@ -57,7 +57,7 @@ impl Drop for Pinger {
 
 impl Pings {
     pub(in crate::relay) fn new(context: Arc<SessionContext>, outgoing: Arc<Outgoing>) -> Self {
-        let back = Arc::new(Replies { asked: Mutex::default(), outgoing });
+        let back = Arc::new(EchoReplies { asked: Mutex::default(), outgoing });
         Self { context, back, v4: None, v6: None, is_said: false }
     }
 
@@ -83,7 +83,7 @@ impl Pings {
                 Err(error) => return Err(self.unusable(&error)),
             },
         };
-        let request = Request { program, target, id, manner };
+        let request = EchoRequest { program, target, id, manner };
         let Some(number) = self.back.lock().ask(request, now) else { return Ok(()) };
         let packet = packet::request(is_v4, pinger.id, number, &data);
         if let Err(error) = pinger.send(&packet, target, hops - 1)
@@ -118,7 +118,7 @@ fn unreachable(error: &io::Error) -> Option<EchoError> {
 }
 
 impl Pinger {
-    fn open(is_v4: bool, context: &SessionContext, back: &Arc<Replies>) -> io::Result<Self> {
+    fn open(is_v4: bool, context: &SessionContext, back: &Arc<EchoReplies>) -> io::Result<Self> {
         let (socket, id) = open(is_v4)?;
         set_mark(&socket, context.mark)?;
         socket.set_nonblocking(true)?;
@@ -162,7 +162,7 @@ fn open(is_v4: bool) -> io::Result<(Socket, u16)> {
     Ok((socket, id))
 }
 
-impl Replies {
+impl EchoReplies {
     async fn receive(self: Arc<Self>, socket: Arc<UdpSocket>, is_v4: bool, id: u16) {
         let mut buffer = vec![0; LARGEST];
         loop {
@@ -172,14 +172,14 @@ impl Replies {
                 continue;
             };
             match back.what {
-                Answer::Reply(data) => {
+                EchoAnswer::Reply(data) => {
                     let request = self.lock().answer(back.number, from.ip(), Instant::now());
                     if let Some(request) = request {
                         let data = Bytes::copy_from_slice(data);
                         self.tell(&request, |id| Echo::Reply(id, data));
                     }
                 }
-                Answer::Error(what, target) => self.error(back.number, target, what, from.ip()),
+                EchoAnswer::Error(what, target) => self.error(back.number, target, what, from.ip()),
             }
         }
     }
@@ -191,7 +191,7 @@ impl Replies {
         }
     }
 
-    fn tell(&self, request: &Request, message: impl FnOnce(EchoId) -> Echo) {
+    fn tell(&self, request: &EchoRequest, message: impl FnOnce(EchoId) -> Echo) {
         let said = Manner { compression: request.manner.compression, ..Manner::default() };
         let remote = SocketAddr::new(request.target, 0).into();
         let announcement = Announcement::to_program(request.program, remote, said);

@@ -1,29 +1,29 @@
 //! The codecs for datagrams of a session: few, and shared by all its contexts.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 
-use crate::compress::{DatagramCodec, DictionaryId, Malformed, Method, Share};
+use crate::compress::{DatagramCodec, DictionaryId, MalformedCompression, Method, Share};
 use crate::protocol::Compression;
-use crate::relay::session::SessionContext;
+use crate::relay::means::CompressionMeans;
 
 /// The most codecs of a session. Datagrams that would need another are not compressed.
 const MOST_CODECS: usize = 8;
 
-type Key = (Method, Option<DictionaryId>);
+type CodecKey = (Method, Option<DictionaryId>);
 
 /// The codecs of a session.
 #[derive(Debug)]
 pub(crate) struct Codecs {
-    context: Arc<SessionContext>,
-    all: Mutex<HashMap<Key, (DatagramCodec, Share)>>,
+    means: CompressionMeans,
+    all: Mutex<HashMap<CodecKey, (DatagramCodec, Share)>>,
 }
 
 impl Codecs {
-    pub(crate) fn new(context: Arc<SessionContext>) -> Self {
-        Self { context, all: Mutex::default() }
+    pub(crate) fn new(means: CompressionMeans) -> Self {
+        Self { means, all: Mutex::default() }
     }
 
     /// Returns whether this compression can be had here: the method is known, the dictionary is there, and there are not
@@ -44,13 +44,9 @@ impl Codecs {
         all.get_mut(&key).map(|(codec, _)| work(codec))
     }
 
-    fn make(&self, (method, id): Key) -> Option<(DatagramCodec, Share)> {
-        let dictionary = match id {
-            Some(id) => Some(self.context.dictionaries.of_id(id)?),
-            None => None,
-        };
-        let share = self.context.shares.compression.take(method, dictionary)?;
-        Some((DatagramCodec::new(method, dictionary).ok()?, share))
+    fn make(&self, (method, id): CodecKey) -> Option<(DatagramCodec, Share)> {
+        let (dictionary, share) = self.means.take_all(method, id)?;
+        Some((DatagramCodec::new(method, dictionary.as_ref()).ok()?, share))
     }
 
     /// Returns a payload, compressed, if it shrinks and this can be had here.
@@ -59,7 +55,12 @@ impl Codecs {
     }
 
     /// Undoes that.
-    pub(super) fn unpack(&self, by: Compression, packed: &[u8], most: usize) -> Result<Bytes, Malformed> {
-        self.with(by, |codec| codec.unpack(packed, most)).ok_or(Malformed)?
+    pub(super) fn unpack(
+        &self,
+        by: Compression,
+        packed: &[u8],
+        most: usize,
+    ) -> Result<Bytes, MalformedCompression> {
+        self.with(by, |codec| codec.unpack(packed, most)).ok_or(MalformedCompression)?
     }
 }

@@ -1,36 +1,29 @@
-//! The far end of UDP programs: one socket a program and family, from which it reaches all its remotes. So a reply may
-//! come from anywhere (endpoint-independent mapping and filtering, RFC 4787 sections 4.1 and 5).
+//! The far end of UDP programs: where their datagrams go, by the contexts that the peer has announced.
 
 use std::collections::{BTreeSet, HashMap};
-use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::mpsc;
 
 use super::codecs::Codecs;
-use super::far_socket::{FarSocket, Replies};
+use super::far_contexts::{FarContexts, Route};
+use super::far_program::FarProgram;
 use super::outgoing::Outgoing;
+use super::parts::UdpParts;
 use super::programs::Programs;
 use crate::policy::{Permits, Protocol};
-use crate::protocol::{Announcement, Context, Datagram, Host, Instance, Manner, Refusal, Target};
+use crate::protocol::{Announcement, Context, Datagram, Host, Manner, Outcome, Refusal, Target};
 use crate::relay::connect::look_up;
+use crate::relay::context::SessionContext;
 use crate::relay::echo::Pings;
-use crate::relay::record::{FlowRecord, Running};
-use crate::relay::session::SessionContext;
-use crate::upgrade::UdpParts;
 
-/// Datagrams that wait for the address of a name.
-const MOST_WAITING: usize = 16;
-/// Their bytes, for all names of a session.
-const MOST_WAITING_BYTES: usize = 1 << 20;
 /// The part of the limit on idleness after which a program makes room for another.
 const QUIET: u32 = 10;
 /// The least time between two searches for such programs.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The part of all contexts that is forgotten at once if there are too many.
-const FORGOTTEN: usize = 16;
 /// The largest payload of UDP. Nothing longer was a datagram.
 const LONGEST: usize = 65_507;
 
@@ -42,10 +35,8 @@ pub(crate) struct FarPrograms {
     codecs: Arc<Codecs>,
     found: mpsc::Sender<Found>,
     pings: Pings,
-    contexts: HashMap<Context, Entry>,
+    contexts: FarContexts,
     programs: HashMap<SocketAddr, FarProgram>,
-    /// Bytes that wait for names.
-    waiting: usize,
     /// When quiet programs were last searched for.
     searched: Option<Instant>,
 }
@@ -57,40 +48,6 @@ pub(crate) struct Found {
     address: Result<SocketAddr, Refusal>,
 }
 
-#[derive(Debug)]
-struct Entry {
-    announced: Announcement,
-    state: State,
-    used: Instant,
-}
-
-#[derive(Debug)]
-enum State {
-    /// Its datagrams go to a program at this end.
-    ToProgram,
-    /// They go to this address.
-    To(SocketAddr),
-    /// They are ICMP echo with this host.
-    Echo(IpAddr),
-    /// They are sent on to this group, as that proxy has heard them.
-    Group(SocketAddr, Instance),
-    /// The name is being looked up.
-    LookingUp(Vec<Bytes>),
-    Refused(Refusal),
-}
-
-/// A program of the peer.
-#[derive(Debug)]
-struct FarProgram {
-    v4: Option<Arc<FarSocket>>,
-    v6: Option<Arc<FarSocket>>,
-    running: Arc<Running>,
-    /// How its replies are sent, as its last announcement asked.
-    manner: Arc<Mutex<Manner>>,
-    _share: OwnedSemaphorePermit,
-    seen: (u64, Instant),
-}
-
 impl FarPrograms {
     pub(crate) fn new(
         context: Arc<SessionContext>,
@@ -98,38 +55,26 @@ impl FarPrograms {
         codecs: Arc<Codecs>,
         found: mpsc::Sender<Found>,
     ) -> Self {
-        let (contexts, programs) = (HashMap::new(), HashMap::new());
+        let (contexts, programs) = (FarContexts::default(), HashMap::new());
         let pings = Pings::new(Arc::clone(&context), Arc::clone(&outgoing));
-        Self { context, outgoing, codecs, found, pings, contexts, programs, waiting: 0, searched: None }
+        Self { context, outgoing, codecs, found, pings, contexts, programs, searched: None }
     }
 
     /// Returns what another process needs to go on: announcements of contexts, and each program with its sockets.
     pub(crate) fn parts(&self) -> UdpParts {
-        let announced = |(context, entry): (&Context, &Entry)| {
-            Datagram::Announcement(*context, entry.announced.clone()).to_bytes()
-        };
-        let sockets = |(program, far): (&SocketAddr, &FarProgram)| {
-            let sockets = [&far.v4, &far.v6].into_iter().flatten();
-            let files = sockets.filter_map(|socket| socket.file().ok());
-            (*program, files.collect())
-        };
+        let sockets = |(address, program): (&SocketAddr, &FarProgram)| (*address, program.files());
         UdpParts {
-            contexts: self.contexts.iter().map(announced).collect(),
+            contexts: self.contexts.announcements(),
             programs: self.programs.iter().map(sockets).collect(),
         }
     }
 
     /// Goes on with what another process has left.
     pub(crate) fn resume(&mut self, parts: UdpParts) {
-        for (program, files) in parts.programs {
-            let Some(mut far) = self.begin(program) else { continue };
-            for file in files {
-                let socket = std::net::UdpSocket::from(file);
-                let Ok(is_v4) = socket.local_addr().map(|address| address.is_ipv4()) else { continue };
-                let resumed = FarSocket::resume(program, socket, &self.context, far.replies(&self.outgoing));
-                *(if is_v4 { &mut far.v4 } else { &mut far.v6 }) = resumed;
-            }
-            self.programs.insert(program, far);
+        for (address, files) in parts.programs {
+            let Some(mut program) = FarProgram::begin(address, &self.context) else { continue };
+            files.into_iter().for_each(|file| program.resume(file, &self.context, &self.outgoing));
+            self.programs.insert(address, program);
         }
         for announcement in parts.contexts {
             if let Ok(Datagram::Announcement(context, announced)) = Datagram::from_bytes(announcement) {
@@ -140,38 +85,38 @@ impl FarPrograms {
 
     pub(crate) fn on_announced(&mut self, context: Context, announced: Announcement) {
         let now = Instant::now();
-        if let Some(entry) = self.contexts.get_mut(&context) {
+        if let Some(known) = self.contexts.get(context) {
             // A context means the same for ever. What it was refused for may have changed.
-            if entry.announced != announced || !matches!(entry.state, State::Refused(_)) {
+            if known.announced != announced || !matches!(known.route, Route::Refused(_)) {
                 return;
             }
-            self.contexts.remove(&context);
+            self.contexts.forget(context);
         }
-        if self.contexts.len() >= self.context.limits.max_udp_contexts {
-            self.make_room();
+        if self.contexts.count() >= self.context.limits.max_udp_contexts {
+            self.contexts.make_room();
         }
-        let state = match &announced.remote.host {
-            _ if announced.to_program => State::ToProgram,
+        let route = match &announced.remote.host {
+            _ if announced.to_program => Route::ToProgram,
             Host::Ip(ip) => {
                 let address = SocketAddr::new(*ip, announced.remote.port);
                 match self.context.permits().allow(&announced.remote.host, *ip, address.port()) {
-                    true if address.port() == 0 => State::Echo(*ip),
+                    true if address.port() == 0 => Route::Echo(*ip),
                     true if announced.heard_by.is_some() => self.group(&announced, address),
                     // A session within a session of the same pair.
-                    true if self.context.is_loop(Protocol::Udp, address) => State::Refused(Refusal::Denied),
-                    true => State::To(address),
-                    false => State::Refused(Refusal::Denied),
+                    true if self.context.is_loop(Protocol::Udp, address) => Route::Refused(Refusal::Denied),
+                    true => Route::To(address),
+                    false => Route::Refused(Refusal::Denied),
                 }
             }
             Host::Name(_) => self.look_up(context, announced.remote.clone()),
         };
-        if let State::Refused(refusal) = state {
+        if let Route::Refused(refusal) = route {
             self.refuse(context, refusal);
             self.context.flows.refuse();
         } else if announced.manner.compression.is_some_and(|by| self.codecs.has(by)) {
             self.outgoing.tell_reliably(&Datagram::Compresses(context));
         }
-        self.contexts.insert(context, Entry { announced, state, used: now });
+        self.contexts.add(context, announced, route, now);
     }
 
     pub(crate) fn on_datagram(&mut self, context: Context, payload: Bytes, programs: &Programs) {
@@ -181,39 +126,33 @@ impl FarPrograms {
         let packed = payload.len();
         let Some((context, payload)) = self.unpacked(context, payload) else { return };
         let saved = payload.len() - packed.min(payload.len());
-        let Some(entry) = self.contexts.get_mut(&context) else {
+        let Some(known) = self.contexts.of_datagram(context) else {
             return self.refuse(context, Refusal::Unknown);
         };
-        entry.used = Instant::now();
-        match &mut entry.state {
-            State::LookingUp(waiting) => {
-                if waiting.len() < MOST_WAITING && self.waiting + payload.len() <= MOST_WAITING_BYTES {
-                    self.waiting += payload.len();
-                    waiting.push(payload);
-                }
-            }
-            State::Refused(_) => {}
-            State::ToProgram => {
-                let Announcement { program, remote, .. } = entry.announced.clone();
+        match &known.route {
+            Route::LookingUp(_) => self.contexts.keep(context, payload),
+            Route::Refused(_) => {}
+            Route::ToProgram => {
+                let Announcement { program, remote, .. } = known.announced.clone();
                 if remote.port == 0 {
                     return programs.hand_over_echo(program, remote, payload);
                 }
                 programs.hand_over(program, remote, payload, saved);
             }
-            State::Group(group, instance) => {
+            Route::Group(group, instance) => {
                 let multicast = self.context.multicast.as_ref().filter(|_| self.context.shares.may_send_on());
                 if let Some(multicast) = multicast {
-                    multicast.send_on(*instance, entry.announced.program, *group, &payload);
+                    multicast.send_on(*instance, known.announced.program, *group, &payload);
                 }
             }
-            State::Echo(target) => {
-                let (target, program, manner) = (*target, entry.announced.program, entry.announced.manner);
+            Route::Echo(target) => {
+                let (target, program, manner) = (*target, known.announced.program, known.announced.manner);
                 if let Err(refusal) = self.pings.send(program, target, manner, payload) {
                     self.refuse(context, refusal);
                 }
             }
-            State::To(address) => {
-                let (address, program, manner) = (*address, entry.announced.program, entry.announced.manner);
+            Route::To(address) => {
+                let (address, program, manner) = (*address, known.announced.program, known.announced.manner);
                 if let Err(refusal) = self.send(program, manner, address, (&payload, saved)) {
                     self.refuse(context, refusal);
                 }
@@ -222,53 +161,49 @@ impl FarPrograms {
     }
 
     /// Returns what becomes of datagrams to a group that the peer may reach.
-    fn group(&self, announced: &Announcement, group: SocketAddr) -> State {
+    fn group(&self, announced: &Announcement, group: SocketAddr) -> Route {
         let (multicast, heard_by) = (&self.context.multicast, announced.heard_by);
         let (Some(multicast), Some(instance)) = (multicast, heard_by.filter(|_| group.ip().is_multicast()))
         else {
-            return State::Refused(Refusal::Unusable);
+            return Route::Refused(Refusal::Unusable);
         };
         if multicast.is(instance) {
             self.context
                 .note("datagrams refused", serde_json::json!({ "why": "they come from this proxy: a loop" }));
-            return State::Refused(Refusal::Denied);
+            return Route::Refused(Refusal::Denied);
         }
-        State::Group(group, instance)
+        Route::Group(group, instance)
     }
 
     /// Returns a datagram as it was before it was compressed, and its context. `None`: it cannot be read.
     fn unpacked(&self, context: Context, payload: Bytes) -> Option<(Context, Bytes)> {
-        if self.contexts.contains_key(&context) {
+        if self.contexts.get(context).is_some() {
             return Some((context, payload));
         }
-        let of_packed = context.uncompressed().filter(|plain| self.contexts.contains_key(plain));
-        let by = of_packed.and_then(|plain| self.contexts[&plain].announced.manner.compression);
-        let (Some(plain), Some(by)) = (of_packed, by) else { return Some((context, payload)) };
+        let of_packed = context.uncompressed().and_then(|plain| Some((plain, self.contexts.get(plain)?)));
+        let by = of_packed.and_then(|(plain, known)| Some((plain, known.announced.manner.compression?)));
+        let Some((plain, by)) = by else { return Some((context, payload)) };
         self.codecs.unpack(by, &payload, LONGEST).ok().map(|payload| (plain, payload))
     }
 
     pub(crate) fn on_found(&mut self, found: Found) {
-        let Some(entry) = self.contexts.get_mut(&found.context) else { return };
-        let State::LookingUp(waiting) = &mut entry.state else { return };
-        let (waiting, program, manner) =
-            (std::mem::take(waiting), entry.announced.program, entry.announced.manner);
-        self.waiting -= waiting.iter().map(Bytes::len).sum::<usize>();
-        let found_address =
-            found.address.and_then(|address| match self.context.is_loop(Protocol::Udp, address) {
-                true => Err(Refusal::Denied),
-                false => Ok(address),
-            });
-        match found_address {
+        let Some((waiting, announced)) = self.contexts.take_waiting(found.context) else { return };
+        let address = found.address.and_then(|address| match self.context.is_loop(Protocol::Udp, address) {
+            true => Err(Refusal::Denied),
+            false => Ok(address),
+        });
+        match address {
             Ok(address) => {
-                entry.state = State::To(address);
+                self.contexts.set_route(found.context, Route::To(address));
                 for payload in waiting {
-                    if let Err(refusal) = self.send(program, manner, address, (&payload, 0)) {
+                    let sent = self.send(announced.program, announced.manner, address, (&payload, 0));
+                    if let Err(refusal) = sent {
                         return self.refuse(found.context, refusal);
                     }
                 }
             }
             Err(refusal) => {
-                entry.state = State::Refused(refusal);
+                self.contexts.set_route(found.context, Route::Refused(refusal));
                 self.refuse(found.context, refusal);
                 self.context.flows.refuse();
             }
@@ -305,69 +240,34 @@ impl FarPrograms {
             return;
         }
         gone.iter().for_each(|program| self.outgoing.forget(*program));
-        // All at once: a peer may have many of both.
-        let is_gone = |entry: &Entry| gone.contains(&entry.announced.program) && !entry.announced.to_program;
-        let contexts = self.contexts.iter().filter(|(_, entry)| is_gone(entry));
-        let contexts: Vec<_> = contexts.map(|(context, _)| *context).collect();
-        contexts.into_iter().for_each(|context| self.forget(context));
+        self.contexts.forget_programs(&gone);
     }
 
     fn send(
         &mut self,
-        program: SocketAddr,
+        address: SocketAddr,
         manner: Manner,
         to: SocketAddr,
-        (payload, saved): (&[u8], usize),
+        payload: (&[u8], usize),
     ) -> Result<(), Refusal> {
-        if !self.programs.contains_key(&program) {
+        if !self.programs.contains_key(&address) {
             if self.context.shares.udp_programs.available_permits() == 0 {
                 self.close_quiet();
             }
-            let far = self.begin(program).ok_or(Refusal::Limit)?;
-            self.programs.insert(program, far);
+            let program = FarProgram::begin(address, &self.context).ok_or(Refusal::Limit)?;
+            self.programs.insert(address, program);
         }
-        let far = self.programs.get_mut(&program).ok_or(Refusal::Limit)?;
-        *far.manner.lock().unwrap_or_else(PoisonError::into_inner) = manner;
-        let replies = far.replies(&self.outgoing);
-        let socket = if to.is_ipv4() { &mut far.v4 } else { &mut far.v6 };
-        let socket = match socket {
-            Some(socket) => socket,
-            None => {
-                let made = FarSocket::open(program, to, &self.context, replies);
-                socket.insert(made.ok_or(Refusal::Unusable)?)
-            }
-        };
-        // A full buffer loses the datagram, and so does a remote that is unreachable.
-        socket.send(payload, to);
-        far.running.record.count(0, payload.len() as u64);
-        far.running.record.save(0, saved);
-        Ok(())
+        let program = self.programs.get_mut(&address).ok_or(Refusal::Limit)?;
+        program.send(manner, to, payload, &self.context, &self.outgoing)
     }
 
-    fn begin(&self, program: SocketAddr) -> Option<FarProgram> {
-        let context = &self.context;
-        let share = Arc::clone(&context.shares.udp_programs).try_acquire_owned().ok()?;
-        let record = FlowRecord::new(Protocol::Udp, Arc::clone(&context.peer)).by_peer().of(Some(program));
-        let running = context.flows.add(record, context.limits.max_flows)?;
-        Some(FarProgram {
-            v4: None,
-            v6: None,
-            running: Arc::new(running),
-            manner: Arc::default(),
-            _share: share,
-            seen: (0, Instant::now()),
-        })
-    }
-
-    fn look_up(&self, context: Context, remote: Target) -> State {
+    fn look_up(&self, context: Context, remote: Target) -> Route {
         let Ok(turn) = Arc::clone(&self.context.shares.look_ups).try_acquire_owned() else {
-            return State::Refused(Refusal::Limit);
+            return Route::Refused(Refusal::Limit);
         };
         let (permits, found): (Arc<Permits>, _) = (self.context.permits(), self.found.clone());
         let limit = self.context.limits.connect_timeout;
         tokio::spawn(async move {
-            use crate::protocol::Outcome;
-
             let looked_up = tokio::time::timeout(limit, look_up(&remote, &permits)).await;
             let address = match looked_up {
                 Ok(Ok(addresses)) => addresses.first().copied().ok_or(Refusal::Unusable),
@@ -378,42 +278,10 @@ impl FarPrograms {
             // An error means that the session is over.
             found.send(Found { context, address }).await.ok();
         });
-        State::LookingUp(Vec::new())
-    }
-
-    /// Forgets the contexts that were quiet for the longest time: some at once, since a peer's flood of new ones would
-    /// otherwise cost a search each. If the peer still uses one, it is told.
-    fn make_room(&mut self) {
-        let mut by_use: Vec<_> =
-            self.contexts.iter().map(|(context, entry)| (entry.used, *context)).collect();
-        let last = by_use.len() / FORGOTTEN;
-        if last < by_use.len() {
-            by_use.select_nth_unstable(last);
-            by_use[..=last].iter().for_each(|(_, context)| self.forget(*context));
-        }
-    }
-
-    fn forget(&mut self, context: Context) {
-        if let Some(Entry { state: State::LookingUp(waiting), .. }) = self.contexts.remove(&context) {
-            self.waiting -= waiting.iter().map(Bytes::len).sum::<usize>();
-        }
+        Route::LookingUp(Vec::new())
     }
 
     fn refuse(&self, context: Context, refusal: Refusal) {
         self.outgoing.tell(&Datagram::Refused(context, refusal));
-    }
-}
-
-impl FarProgram {
-    fn replies(&self, outgoing: &Arc<Outgoing>) -> Replies {
-        Replies::new(Arc::clone(&self.running), Arc::clone(&self.manner), Arc::clone(outgoing))
-    }
-
-    fn is_idle(&mut self, now: Instant, limit: Duration) -> bool {
-        let (to_peer, from_peer) = self.running.record.bytes();
-        if to_peer + from_peer != self.seen.0 {
-            self.seen = (to_peer + from_peer, now);
-        }
-        now.duration_since(self.seen.1) >= limit
     }
 }

@@ -9,13 +9,12 @@ use bytes::Bytes;
 use crate::connector::{Link, Messages};
 use crate::protocol::{Cap, Datagram, Gathered, MOST_GATHERED, MOST_PARTS, Manner};
 use crate::relay::bond::Bond;
+use crate::relay::gathering::LONGEST_GATHER;
 
 /// The most manners whose lanes are kept.
 const MOST_MANNERS: usize = 64;
 /// The most groups of datagrams that have a cap. The transport never forgets one.
 const MOST_GROUPS: usize = 256;
-/// The longest that a datagram waits for others, whatever the peer wishes.
-pub(crate) const LONGEST_GATHER: Duration = Duration::from_millis(100);
 /// Bytes of a packet that are left to what is around a message.
 const AROUND: usize = 32;
 
@@ -25,11 +24,11 @@ pub(super) struct Lanes {
     link: Link,
     bond: Arc<Bond>,
     plain: Messages,
-    all: Mutex<Table>,
+    all: Mutex<LaneTable>,
 }
 
 #[derive(Debug, Default)]
-struct Table {
+struct LaneTable {
     lanes: HashMap<Manner, Lane>,
     /// The rates of groups, in bytes per second.
     caps: HashMap<u64, u64>,
@@ -110,7 +109,7 @@ impl Lanes {
     }
 
     /// Returns whether the transport keeps this cap.
-    fn keeps(&self, table: &mut Table, cap: Cap) -> bool {
+    fn keeps(&self, table: &mut LaneTable, cap: Cap) -> bool {
         let known = table.caps.get(&cap.group);
         if known == Some(&cap.rate) {
             return true;
@@ -123,12 +122,12 @@ impl Lanes {
         keeps
     }
 
-    fn lock(&self) -> MutexGuard<'_, Table> {
+    fn lock(&self) -> MutexGuard<'_, LaneTable> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Table {
+impl LaneTable {
     fn lane(&mut self, manner: Manner, link: &Link) -> &mut Lane {
         if self.lanes.len() >= MOST_MANNERS && !self.lanes.contains_key(&manner) {
             self.lanes.drain().for_each(|(_, mut lane)| lane.flush());

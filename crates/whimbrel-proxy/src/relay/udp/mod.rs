@@ -2,15 +2,16 @@
 
 mod codecs;
 mod far;
-mod far_socket;
+mod far_contexts;
+mod far_program;
 mod lanes;
-mod outgoing;
+pub(super) mod outgoing;
+mod parts;
 mod programs;
 
 pub(crate) use codecs::Codecs;
 pub(crate) use far::{FarPrograms, Found};
-pub(in crate::relay) use far_socket::FarSocket;
-pub(crate) use lanes::LONGEST_GATHER;
 pub(crate) use outgoing::Outgoing;
+pub(crate) use parts::UdpParts;
 pub(crate) use programs::{EchoReply, Reply, replies};
-pub use programs::{Program, Programs};
+pub use programs::{ProgramGuard, Programs};

@@ -32,24 +32,24 @@ pub(crate) struct Outgoing {
     announcements: Messages,
     most: usize,
     codecs: Arc<Codecs>,
-    table: Mutex<Table>,
+    table: Mutex<NearContexts>,
 }
 
 #[derive(Debug, Default)]
-struct Table {
+struct NearContexts {
     next: u64,
     /// The contexts of each program.
     programs: HashMap<SocketAddr, BTreeSet<u64>>,
-    contexts: HashMap<Arc<Announcement>, Entry>,
+    contexts: HashMap<Arc<Announcement>, NearContext>,
     /// When quiet contexts were last searched for.
     searched: Option<Instant>,
     numbers: HashMap<u64, Arc<Announcement>>,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct NearContext {
     number: u64,
-    state: State,
+    state: Standing,
     /// Whether the peer takes its datagrams compressed, too.
     compresses: bool,
     used: Instant,
@@ -68,7 +68,7 @@ impl Drop for Announcing {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum State {
+enum Standing {
     /// It was never announced, or the peer has forgotten it.
     New,
     /// The announcement is on its way. Each datagram carries it, too.
@@ -106,18 +106,20 @@ impl Outgoing {
         let Some((context, state, compression)) = self.prepare(announcement) else { return 0 };
         let mut saved = 0;
         let message = match state {
-            State::Known => match compression.and_then(|by| self.codecs.pack(by, &payload)) {
+            Standing::Known => match compression.and_then(|by| self.codecs.pack(by, &payload)) {
                 Some(packed) => {
                     saved = payload.len() - packed.len();
                     Datagram::Plain(context.compressed(), packed)
                 }
                 None => Datagram::Plain(context, payload),
             },
-            State::New | State::Announcing => Datagram::Announced(context, announcement.clone(), payload),
-            State::Refused(_) => return 0,
+            Standing::New | Standing::Announcing => {
+                Datagram::Announced(context, announcement.clone(), payload)
+            }
+            Standing::Refused(_) => return 0,
         };
         self.lanes.send(manner, &message);
-        if matches!(state, State::New) {
+        if matches!(state, Standing::New) {
             self.announce(context, announcement.clone());
         }
         saved
@@ -145,8 +147,8 @@ impl Outgoing {
 
     pub(crate) fn on_refused(&self, context: Context, refusal: Refusal) {
         let state = match refusal {
-            Refusal::Unknown => State::New,
-            Refusal::Denied | Refusal::Limit | Refusal::Unusable => State::Refused(Instant::now()),
+            Refusal::Unknown => Standing::New,
+            Refusal::Denied | Refusal::Limit | Refusal::Unusable => Standing::Refused(Instant::now()),
         };
         self.change(context, |entry| (entry.state, entry.compresses) = (state, false));
     }
@@ -157,17 +159,17 @@ impl Outgoing {
 
     /// Returns the context of an announcement, its state before this datagram, and how it may be compressed. `None`: there
     /// are too many.
-    fn prepare(&self, announcement: &Announcement) -> Option<(Context, State, Option<Compression>)> {
+    fn prepare(&self, announcement: &Announcement) -> Option<(Context, Standing, Option<Compression>)> {
         let compression = announcement.manner.compression;
         let (mut table, now) = (self.lock(), Instant::now());
         if let Some(entry) = table.contexts.get_mut(announcement) {
             entry.used = now;
-            if matches!(entry.state, State::Refused(since) if now.duration_since(since) > REST) {
-                entry.state = State::New;
+            if matches!(entry.state, Standing::Refused(since) if now.duration_since(since) > REST) {
+                entry.state = Standing::New;
             }
             let before = entry.state;
-            if matches!(before, State::New) {
-                entry.state = State::Announcing;
+            if matches!(before, Standing::New) {
+                entry.state = Standing::Announcing;
             }
             return Some((Context(entry.number), before, compression.filter(|_| entry.compresses)));
         }
@@ -183,10 +185,15 @@ impl Outgoing {
         table.next += if compression.is_some() { 2 } else { 1 };
         let shared = Arc::new(announcement.clone());
         table.numbers.insert(number, Arc::clone(&shared));
-        let entry =
-            Entry { number, state: State::Announcing, compresses: false, used: now, announcing: None };
+        let entry = NearContext {
+            number,
+            state: Standing::Announcing,
+            compresses: false,
+            used: now,
+            announcing: None,
+        };
         table.contexts.insert(shared, entry);
-        Some((Context(number), State::New, None))
+        Some((Context(number), Standing::New, None))
     }
 
     fn announce(self: &Arc<Self>, context: Context, announcement: Announcement) {
@@ -194,8 +201,8 @@ impl Outgoing {
         let task = tokio::spawn(async move {
             let message = Datagram::Announcement(context, announcement).to_bytes();
             let state = match this.announcements.deliver(message).await {
-                true => State::Known,
-                false => State::New,
+                true => Standing::Known,
+                false => Standing::New,
             };
             this.advance(context, state);
         });
@@ -204,17 +211,17 @@ impl Outgoing {
     }
 
     /// Sets the state of a context whose announcement was on its way, unless the peer has refused it meanwhile.
-    fn advance(&self, context: Context, state: State) {
+    fn advance(&self, context: Context, state: Standing) {
         self.change(context, |entry| {
-            if matches!(entry.state, State::Announcing) {
+            if matches!(entry.state, Standing::Announcing) {
                 entry.state = state;
             }
         });
     }
 
-    fn change(&self, context: Context, change: impl FnOnce(&mut Entry)) {
+    fn change(&self, context: Context, change: impl FnOnce(&mut NearContext)) {
         let mut table = self.lock();
-        let Table { contexts, numbers, .. } = &mut *table;
+        let NearContexts { contexts, numbers, .. } = &mut *table;
         let of_number = |context: Context| numbers.get(&context.0);
         // The peer may name the number of the compressed ones.
         let of_compressed = || {
@@ -227,12 +234,12 @@ impl Outgoing {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Table> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, NearContexts> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Table {
+impl NearContexts {
     /// Forgets contexts that were quiet. Returns whether there is room for one more of this program.
     fn make_room(&mut self, now: Instant, program: SocketAddr, most: usize) -> bool {
         if self.searched.is_some_and(|last| now.duration_since(last) < PAUSE) {

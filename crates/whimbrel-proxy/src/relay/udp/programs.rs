@@ -39,7 +39,7 @@ pub(crate) type EchoReply = (SocketAddr, Reply);
 
 /// A UDP program that uses a peer. Dropping it takes it out.
 #[derive(Debug)]
-pub struct Program {
+pub struct ProgramGuard {
     programs: Arc<Programs>,
     address: SocketAddr,
     replies: mpsc::Sender<Reply>,
@@ -57,9 +57,9 @@ impl Programs {
     }
 
     /// Adds a program, by the address it sends from. One that was there under this address gets nothing more.
-    pub(crate) fn add(self: &Arc<Self>, address: SocketAddr, replies: mpsc::Sender<Reply>) -> Program {
+    pub(crate) fn add(self: &Arc<Self>, address: SocketAddr, replies: mpsc::Sender<Reply>) -> ProgramGuard {
         self.lock().insert(address, replies.clone());
-        Program { programs: Arc::clone(self), address, replies }
+        ProgramGuard { programs: Arc::clone(self), address, replies }
     }
 
     /// Returns a queue into which everything goes from now on that belongs to ICMP echo.
@@ -94,7 +94,7 @@ impl Programs {
     }
 }
 
-impl Drop for Program {
+impl Drop for ProgramGuard {
     fn drop(&mut self) {
         let mut programs = self.programs.lock();
         // It may be another's by now.

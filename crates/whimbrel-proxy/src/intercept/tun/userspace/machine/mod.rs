@@ -26,7 +26,7 @@ pub(super) struct Machine {
     interface: Interface,
     sockets: SocketSet<'static>,
     socket: SocketHandle,
-    link: Link,
+    link: Packets,
     /// The bytes that were not read before both directions had ended.
     rest: VecDeque<Bytes>,
     has_ended: bool,
@@ -61,7 +61,7 @@ impl Machine {
     fn new(own: SocketAddr) -> Option<Self> {
         let mut seed = [0; 8];
         aws_lc_rs::rand::fill(&mut seed).ok()?;
-        let mut link = Link::default();
+        let mut link = Packets::default();
         let mut config = Config::new(HardwareAddress::Ip);
         // Of this come sequence numbers, which nobody must guess.
         config.random_seed = u64::from_ne_bytes(seed);
@@ -210,7 +210,7 @@ fn instant(now: Duration) -> Instant {
 
 /// The packets between the machine and the program.
 #[derive(Debug, Default)]
-struct Link {
+struct Packets {
     arrived: Option<Vec<u8>>,
     leaving: VecDeque<Vec<u8>>,
 }
@@ -219,7 +219,7 @@ struct Arrived(Vec<u8>);
 
 struct Leaving<'a>(&'a mut VecDeque<Vec<u8>>);
 
-impl phy::Device for Link {
+impl phy::Device for Packets {
     type RxToken<'a> = Arrived;
     type TxToken<'a> = Leaving<'a>;
 

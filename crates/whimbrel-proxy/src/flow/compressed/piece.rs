@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 
-use super::Malformed;
+use crate::compress::MalformedCompression;
 
 /// The longest piece.
 pub(super) const LONGEST: usize = 128 * 1024;
@@ -53,7 +53,7 @@ pub(crate) struct HeaderReader {
 
 impl HeaderReader {
     /// Takes a byte. Returns the kind and length of the piece after the last one.
-    pub(super) fn take(&mut self, byte: u8) -> Result<Option<(Kind, usize)>, Malformed> {
+    pub(super) fn take(&mut self, byte: u8) -> Result<Option<(Kind, usize)>, MalformedCompression> {
         if self.bytes == 0 {
             (self.read, self.wants) = (u32::from(byte & 0x3f), 1 << (byte >> 6));
         } else {
@@ -61,14 +61,14 @@ impl HeaderReader {
         }
         self.bytes += 1;
         if self.wants > 4 {
-            return Err(Malformed);
+            return Err(MalformedCompression);
         }
         if self.bytes < self.wants {
             return Ok(None);
         }
         self.bytes = 0;
         let (kind, length) = (Kind::ALL[(self.read % 4) as usize], (self.read / 4) as usize);
-        if kind.lengths().contains(&length) { Ok(Some((kind, length))) } else { Err(Malformed) }
+        if kind.lengths().contains(&length) { Ok(Some((kind, length))) } else { Err(MalformedCompression) }
     }
 
     /// Returns whether it is between two pieces.

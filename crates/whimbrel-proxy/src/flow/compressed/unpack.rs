@@ -7,11 +7,8 @@ use std::collections::VecDeque;
 use bytes::{Buf, Bytes};
 use serde::{Deserialize, Serialize};
 
-use super::Malformed;
-use super::decoder::Decoder;
-use super::dictionary::Dictionary;
-use super::method::Method;
 use super::piece::{HeaderReader, Kind};
+use crate::compress::{Decoder, Dictionary, MalformedCompression, Method};
 
 /// The most bytes that are made of pieces at once.
 const ROOM: usize = 64 * 1024;
@@ -105,7 +102,7 @@ impl Unpacker {
         &mut self,
         input: &mut VecDeque<Bytes>,
         out: &mut Vec<Bytes>,
-    ) -> Result<(), Malformed> {
+    ) -> Result<(), MalformedCompression> {
         let (mut room, most) = (ROOM, out.len() + PARTS);
         self.begun = 0;
         while room > 0 && out.len() < most && self.begun < PIECES && !self.is_settled() {
@@ -125,7 +122,12 @@ impl Unpacker {
     }
 
     /// Takes a part of these bytes, and makes at most `room`. Returns how many.
-    fn step(&mut self, front: &mut Bytes, room: usize, out: &mut Vec<Bytes>) -> Result<usize, Malformed> {
+    fn step(
+        &mut self,
+        front: &mut Bytes,
+        room: usize,
+        out: &mut Vec<Bytes>,
+    ) -> Result<usize, MalformedCompression> {
         match self.state {
             State::Between => {
                 if let Some((kind, length)) = self.header.take(front.get_u8())? {
@@ -141,7 +143,7 @@ impl Unpacker {
                 Ok(made)
             }
             State::Packed(left, _) => {
-                let decoder = self.decoder.as_mut().ok_or(Malformed)?;
+                let decoder = self.decoder.as_mut().ok_or(MalformedCompression)?;
                 let packed = &front[..left.min(front.len())];
                 let (taken, made) = SCRATCH.with_borrow_mut(|scratch| {
                     let decoded = decoder.decode(packed, &mut scratch[..room])?;
@@ -159,7 +161,7 @@ impl Unpacker {
         }
     }
 
-    fn begin(&mut self, kind: Kind, length: usize) -> Result<(), Malformed> {
+    fn begin(&mut self, kind: Kind, length: usize) -> Result<(), MalformedCompression> {
         self.begun += 1;
         self.state = match kind {
             Kind::Plain => State::Plain(length),
@@ -170,15 +172,15 @@ impl Unpacker {
             Kind::Fresh => {
                 // Making a context takes much longer than beginning one anew.
                 match &mut self.decoder {
-                    Some(decoder) => decoder.restart(self.method).map_err(|_| Malformed)?,
+                    Some(decoder) => decoder.restart(self.method).map_err(|_| MalformedCompression)?,
                     none => {
                         let decoder = Decoder::new(self.method, self.dictionary.as_ref());
-                        *none = Some(decoder.map_err(|_| Malformed)?);
+                        *none = Some(decoder.map_err(|_| MalformedCompression)?);
                     }
                 }
                 State::Packed(length, false)
             }
-            Kind::Packed if self.decoder.is_none() => return Err(Malformed),
+            Kind::Packed if self.decoder.is_none() => return Err(MalformedCompression),
             Kind::Packed => State::Packed(length, false),
         };
         Ok(())

@@ -2,11 +2,9 @@
 
 use bytes::Bytes;
 
-use super::dictionary::Dictionary;
-use super::encoder::Encoder;
 use super::judge::Judge;
-use super::method::{Algorithm, Method};
 use super::piece::{Kind, LONGEST, header};
+use crate::compress::{Algorithm, Dictionary, Encoder, Method};
 
 /// The most bytes of a program that are compressed into one piece.
 const MOST: usize = 32 * 1024;

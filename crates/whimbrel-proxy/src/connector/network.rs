@@ -6,7 +6,7 @@ use whimbrel_net::host_addresses;
 use crate::policy::Network;
 
 /// Returns the state of the network that a session uses.
-pub(crate) fn network(mocket: &Mocket) -> Network {
+pub(super) fn network(mocket: &Mocket) -> Network {
     let paths = mocket.paths();
     let works = |path: &&PathStats| matches!(path.state, PathState::Active | PathState::Standby);
     let primary = paths.iter().filter(works).find(|path| path.primary);

@@ -7,14 +7,12 @@ use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
 
-use super::budget::Share;
-use super::dictionary::Dictionary;
-use super::method::Method;
 use super::pack::Packer;
 use super::paused::Paused;
 use super::restart::Restart;
 use super::unpack::{Position, Unpacker};
-use crate::flow::{Broken, Channel};
+use crate::compress::{Dictionary, Method, Share};
+use crate::flow::ends::{Broken, Channel};
 use crate::protocol::Cap;
 
 /// How often pieces without bytes for the program are read in one poll before others have a turn.
@@ -187,6 +185,14 @@ impl<C: Channel> Channel for Compressed<C> {
         ready!(self.poll_flush(cx))?;
         bytes.advance(std::mem::take(&mut self.taken));
         Poll::Ready(Ok(()))
+    }
+
+    fn gathers(&self) -> usize {
+        self.inner.gathers()
+    }
+
+    fn poll_gathered(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.inner.poll_gathered(cx)
     }
 
     fn poll_upkeep(&mut self, cx: &mut Context<'_>) {

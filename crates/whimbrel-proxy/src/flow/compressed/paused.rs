@@ -3,9 +3,8 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::dictionary::DictionaryId;
-use super::method::Method;
 use super::unpack::Position;
+use crate::compress::{DictionaryId, Method};
 
 /// The state that another process needs to go on with a compressed flow. Both of its contexts begin anew.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use tokio::net::{TcpSocket, TcpStream};
 
-use super::speaking::bind_tcp;
+use super::transparent::bind_tcp;
 
 /// The mark of sockets, if they have any.
 pub(crate) type Mark = Option<u32>;
@@ -28,7 +28,7 @@ pub(crate) async fn connect_marked(address: SocketAddr, mark: Mark) -> io::Resul
 }
 
 /// Connects with this mark in the name of a program, or else in ours.
-pub(super) async fn connect_as(
+pub(crate) async fn connect_as(
     source: Option<SocketAddr>,
     address: SocketAddr,
     mark: Mark,

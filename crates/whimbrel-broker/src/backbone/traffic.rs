@@ -1,0 +1,100 @@
+//! The traffic with one other broker, over all its sessions.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use whimbrel::PublicKey;
+use whimbrel_pubsub::message::ChannelId;
+
+use crate::Time;
+use crate::hub::Rate;
+
+/// The traffic with a broker. It goes on counting when a session takes another's place.
+#[derive(Debug)]
+pub(super) struct Traffic {
+    pub(super) key: PublicKey,
+    sessions: Mutex<Sessions>,
+    sent: AtomicU64,
+    received: AtomicU64,
+    pub(super) sent_rate: Rate,
+    pub(super) received_rate: Rate,
+    /// The next own sequence that goes to it, of each channel.
+    next: Mutex<Vec<(ChannelId, u64)>>,
+}
+
+#[derive(Debug, Default)]
+struct Sessions {
+    open: u32,
+    since: Option<Time>,
+}
+
+impl Traffic {
+    pub(super) fn with(key: PublicKey) -> Self {
+        let (sent, received) = (AtomicU64::new(0), AtomicU64::new(0));
+        let (sent_rate, received_rate) = (Rate::default(), Rate::default());
+        let (sessions, next) = (Mutex::default(), Mutex::default());
+        Self { key, sessions, sent, received, sent_rate, received_rate, next }
+    }
+
+    /// A session with the broker begins.
+    pub(super) fn begin(&self, now: Time) {
+        let mut sessions = self.sessions();
+        sessions.open += 1;
+        sessions.since.get_or_insert(now);
+    }
+
+    /// A session ends.
+    pub(super) fn end(&self) {
+        let mut sessions = self.sessions();
+        sessions.open = sessions.open.saturating_sub(1);
+        if sessions.open == 0 {
+            sessions.since = None;
+        }
+    }
+
+    /// Since when there is a session, if there is one.
+    pub(super) fn since(&self) -> Option<Time> {
+        self.sessions().since
+    }
+
+    /// So many messages went to the broker, and these own sequences are next.
+    pub(super) fn on_sent(&self, messages: usize, next: &[(ChannelId, u64)]) {
+        self.sent.fetch_add(messages as u64, Ordering::Relaxed);
+        let mut own = self.next();
+        own.clear();
+        own.extend_from_slice(next);
+    }
+
+    /// So many messages came from it.
+    pub(super) fn on_received(&self, messages: usize) {
+        self.received.fetch_add(messages as u64, Ordering::Relaxed);
+    }
+
+    pub(super) fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn received(&self) -> u64 {
+        self.received.load(Ordering::Relaxed)
+    }
+
+    /// The number of own messages that have yet to go to it, if channels end there.
+    pub(super) fn behind(&self, highest: impl Fn(ChannelId) -> u64) -> u64 {
+        let next = self.next();
+        next.iter().map(|(channel, next)| (highest(*channel) + 1).saturating_sub(*next)).sum()
+    }
+
+    pub(super) fn look(&self, elapsed: Duration) {
+        self.sent_rate.look(self.sent(), elapsed);
+        self.received_rate.look(self.received(), elapsed);
+    }
+
+    fn sessions(&self) -> MutexGuard<'_, Sessions> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn next(&self) -> MutexGuard<'_, Vec<(ChannelId, u64)>> {
+        self.next.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,55 @@
+//! A client that publishes, as others see it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::client::Client;
+use super::count::{Count, Rate};
+use crate::Time;
+
+/// A client that publishes. Its own task counts, and whoever reports reads.
+#[derive(Debug)]
+pub struct PublisherRecord {
+    client: Arc<Client>,
+    since: Time,
+    taken: Count,
+    refused: Count,
+    pub(super) rate: Rate,
+}
+
+impl PublisherRecord {
+    pub(super) fn new(client: Arc<Client>, since: Time) -> Self {
+        let (taken, refused, rate) = (Count::default(), Count::default(), Rate::default());
+        Self { client, since, taken, refused, rate }
+    }
+
+    pub(super) fn on_published(&self, taken: u64, refused: u64) {
+        self.taken.add(taken);
+        self.refused.add(refused);
+    }
+
+    /// Its client.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// How long ago it began to publish.
+    pub fn age(&self, now: Time) -> Duration {
+        now.since(self.since)
+    }
+
+    /// Messages that were taken.
+    pub fn taken(&self) -> u64 {
+        self.taken.value()
+    }
+
+    /// Messages that were refused.
+    pub fn refused(&self) -> u64 {
+        self.refused.value()
+    }
+
+    /// Messages a second that were taken.
+    pub fn per_second(&self) -> f64 {
+        self.rate.per_second()
+    }
+}
