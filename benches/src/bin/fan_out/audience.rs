@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::stamp;
+use crate::stamp::Stamp;
 
 /// Buckets to the octave of a latency. The error is at most 3 %.
 const FINE: u32 = 4;
@@ -17,9 +17,10 @@ pub(crate) struct Audience {
 /// The counts of one subscriber.
 #[derive(Debug)]
 pub(crate) struct Tally {
+    step: u32,
     received: u64,
-    /// The number of the next message if none is lost.
-    next: u64,
+    /// The number of the next message of each publisher, if none is lost.
+    next: Vec<u64>,
     /// Messages that came twice, or behind a later one.
     disordered: u64,
     /// When the last one came.
@@ -49,9 +50,12 @@ impl Audience {
         self.tallies.len()
     }
 
-    /// Begins a step, of which `first` is the first message.
-    pub(crate) fn reset(&self, first: u64) {
-        self.each(|tally| *tally = Tally { next: first, ..Tally::default() });
+    /// Begins a step.
+    pub(crate) fn begin(&self, step: u32) {
+        self.each(|tally| {
+            let next = std::mem::take(&mut tally.next);
+            *tally = Tally { step, next, ..Tally::default() };
+        });
     }
 
     pub(crate) fn received(&self) -> u64 {
@@ -81,22 +85,31 @@ impl Audience {
 
 impl Default for Tally {
     fn default() -> Self {
-        Self { received: 0, next: 0, disordered: 0, last: 0, latencies: vec![0; BUCKETS].into() }
+        let latencies = vec![0; BUCKETS].into();
+        Self { step: 0, received: 0, next: Vec::new(), disordered: 0, last: 0, latencies }
     }
 }
 
 impl Tally {
     /// A payload came at `now`. One of another step does not count.
     pub(crate) fn came(&mut self, payload: &[u8], now: u64) {
-        let Some((due, number)) = stamp::read(payload) else { return };
-        if number < self.next {
+        let Some(stamp) = Stamp::read(payload) else { return };
+        let at = stamp.publisher as usize;
+        if self.next.len() <= at {
+            self.next.resize(at + 1, 0);
+        }
+        let is_ahead = stamp.number >= self.next[at];
+        self.next[at] = self.next[at].max(stamp.number + 1);
+        if stamp.step != self.step {
+            return;
+        }
+        if !is_ahead {
             self.disordered += 1;
             return;
         }
-        self.next = number + 1;
         self.received += 1;
         self.last = now;
-        self.latencies[bucket(now.saturating_sub(due))] += 1;
+        self.latencies[bucket(now.saturating_sub(stamp.due))] += 1;
     }
 }
 
@@ -133,12 +146,15 @@ mod tests {
 
     #[test]
     fn quantiles_are_exact_to_3_percent() {
+        let stamp = |publisher: u32, number| Stamp { due: 0, step: publisher, publisher, number };
         let mut tally = Tally::default();
         for number in 0..100_000 {
-            tally.came(&stamp::payload(0, number), 1_000 * (number + 1));
+            tally.came(&stamp(0, number).payload(), 1_000 * (number + 1));
+            // Another publisher has numbers of its own, and another step does not count.
+            tally.came(&stamp(1, number).payload(), 7);
         }
         // One that comes again counts as that, and not as received.
-        tally.came(&stamp::payload(0, 99_999), 5);
+        tally.came(&stamp(0, 99_999).payload(), 5);
         let audience = Audience { tallies: vec![Arc::new(Mutex::new(tally))] };
         let sums = audience.sums();
         assert_eq!((sums.received, sums.disordered, sums.last), (100_000, 1, 100_000_000));

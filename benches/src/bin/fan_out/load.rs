@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::audience::Audience;
 use crate::broker::{Broker, usage};
-use crate::publisher::Publisher;
+use crate::publisher::Publishers;
 use crate::stamp;
 
 /// The part of what was offered that has to be published and delivered in a step that counts.
@@ -63,18 +63,18 @@ impl Plan {
         &self,
         broker: &Broker,
         audience: &Audience,
-        publisher: &Publisher,
+        publishers: &Publishers,
     ) -> anyhow::Result<(Vec<Figures>, Option<Figures>)> {
         let (mut steps, mut best, mut failures) = (Vec::<Figures>::new(), None::<Figures>, 0);
         // The first step warms up.
         let rates = (0..self.steps).map(|step| self.rate * self.factor.powi(step as i32));
-        let mut next = self.step(broker, audience, publisher, self.rate, 0).await?.1;
-        for rate in rates {
-            let (figures, after) = self.step(broker, audience, publisher, rate, next).await?;
-            next = after;
+        self.step(broker, audience, publishers, self.rate, 0).await?;
+        for (number, rate) in (1..).zip(rates) {
+            let figures = self.step(broker, audience, publishers, rate, number).await?;
             eprintln!(
-                "{:9.0} /s  {:9.0} deliveries/s  lost {:5.2} %  p50 {:7.2} p99 {:7.2} ms  broker {:6.0} clients {:6.0} ns",
+                "{:9.0} /s  {:9.0} taken  {:9.0} deliveries/s  lost {:5.2} %  p50 {:7.2} p99 {:7.2} ms  broker {:6.0} clients {:6.0} ns",
                 figures.offered,
+                figures.published,
                 figures.deliveries,
                 figures.lost * 100.0,
                 figures.p50_ms,
@@ -103,25 +103,25 @@ impl Plan {
         is_whole && figures.disordered == 0.0 && figures.p99_ms <= self.p99.as_secs_f64() * 1e3
     }
 
-    /// Runs a step whose messages begin with the number `first`. Returns its figures and the number of the next message.
+    /// Runs a step. Returns its figures.
     async fn step(
         &self,
         broker: &Broker,
         audience: &Audience,
-        publisher: &Publisher,
+        publishers: &Publishers,
         rate: f64,
-        first: u64,
-    ) -> anyhow::Result<(Figures, u64)> {
-        audience.reset(first);
+        number: u32,
+    ) -> anyhow::Result<Figures> {
+        audience.begin(number);
         let (ours, theirs) = (usage("self")?.cpu, broker.usage()?.cpu);
-        let published = publisher.run(rate, self.time).await?;
+        let published = publishers.run(number, rate, self.time).await?;
         let expected = published.messages * audience.len() as u64;
         wait(audience, expected).await;
         let (ours, theirs) = (usage("self")?.cpu - ours, broker.usage()?.cpu - theirs);
         let sums = audience.sums();
         let seconds = sums.last.saturating_sub(published.began) as f64 / 1e9;
         let each = |time: Duration| time.as_secs_f64() * 1e9 / sums.received.max(1) as f64;
-        let figures = Figures {
+        Ok(Figures {
             offered: rate,
             published: published.messages as f64 / self.time.as_secs_f64(),
             deliveries: sums.received as f64 / seconds.max(self.time.as_secs_f64()),
@@ -131,8 +131,7 @@ impl Plan {
             p99_ms: sums.quantile(0.99) * 1e3,
             broker_ns: each(theirs),
             clients_ns: each(ours),
-        };
-        Ok((figures, first + published.messages))
+        })
     }
 }
 

@@ -1,6 +1,6 @@
-//! Measures fan-out: one publisher, and many subscribers of one topic, with messages of 50 bytes.
+//! Measures fan-out: publishers, and many subscribers of one topic, with messages of 50 bytes.
 //!
-//! The broker is a process of its own. The publisher and all subscribers are in this one, raw and cheap: they count payloads and read their
+//! The broker is a process of its own. Publishers and subscribers are in this one, raw and cheap: they count payloads and read their
 //! stamps, and no more. Rates are stepped up until the broker does not keep up. Processor time is read from `/proc`, for the broker and for
 //! this process apart.
 
@@ -27,7 +27,7 @@ use load::{Plan, Report};
     max_term_width = 110
 )]
 enum Cli {
-    /// Steps up the rate of a publisher until the broker does not keep up
+    /// Steps up the rate of publishers until the broker does not keep up
     Load(Load),
     /// `whimbrel broker`. This program starts it itself.
     #[command(hide = true)]
@@ -45,6 +45,9 @@ struct Load {
     /// Subscribers that read
     #[arg(long, default_value_t = 100)]
     subscribers: usize,
+    /// Publishers. Each of ours waits for an answer once it has 1,000 messages on the way
+    #[arg(long, default_value_t = 1)]
+    publishers: u32,
     /// Subscribers beside them that never read
     #[arg(long, default_value_t = 0)]
     slow: usize,
@@ -104,7 +107,7 @@ async fn run(load: &Load) -> anyhow::Result<Report> {
         None => native::subscribe(&broker.address, &audience, load.slow, kind).await?,
         Some(wire) => stream::subscribe(wire, &broker.address, &audience, load.slow).await?,
     };
-    let publisher = publisher::start(broker.wire, &broker.address)?;
+    let publishers = publisher::start(broker.wire, &broker.address, load.publishers)?;
     tokio::time::sleep(Duration::from_millis(300)).await;
     let full = broker.usage()?;
     let bytes_each =
@@ -120,7 +123,7 @@ async fn run(load: &Load) -> anyhow::Result<Report> {
         time: Duration::from_secs_f64(load.time),
         p99: Duration::from_secs_f64(load.p99 / 1e3),
     };
-    let (steps, best) = plan.run(&broker, &audience, &publisher).await?;
+    let (steps, best) = plan.run(&broker, &audience, &publishers).await?;
     drop(quiet);
     Ok(Report { bytes_each, steps, best })
 }

@@ -150,9 +150,10 @@ mod tests {
     #[test]
     fn the_walk_sees_what_the_codec_writes() {
         let origin = Origin { broker: BrokerId(7), epoch: 9 };
+        let stamp = |number| stamp::Stamp { due: 1, step: 0, publisher: 0, number };
         let mut telling = Telling::new(ChannelId(0));
         for sequence in 5..9 {
-            let stamp = Stamp {
+            let named = Stamp {
                 origin,
                 sequence,
                 partition: PartitionId(0),
@@ -160,11 +161,11 @@ mod tests {
                 published: Hlc::at(sequence),
             };
             let range = Range { first: sequence - sequence % 2, last: sequence };
-            let message = message(&stamp::payload(1, sequence)).unwrap();
+            let message = message(&stamp(sequence).payload()).unwrap();
             let cover = Cover { origin, range };
             telling.push(&Told::Delivery(Delivery {
                 cover,
-                stamp,
+                stamp: named,
                 message,
                 recovered: false,
                 late: false,
@@ -172,7 +173,7 @@ mod tests {
             }));
         }
         let mut numbers = Vec::new();
-        walk(&telling.finish(), |payload| numbers.push(stamp::read(payload).unwrap().1)).unwrap();
+        walk(&telling.finish(), |payload| numbers.push(stamp::Stamp::read(payload).unwrap().number)).unwrap();
         assert_eq!(numbers, [5, 6, 7, 8]);
     }
 }

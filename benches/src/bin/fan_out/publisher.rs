@@ -1,4 +1,4 @@
-//! The publisher: a thread of its own, so that subscribers do not keep it waiting.
+//! Publishers: each is a thread of its own, so that subscribers do not keep it waiting.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use whimbrel::{Endpoint, Mocket, Sender};
 use whimbrel_pubsub::frame::{BrokerFrame, ClientFrame};
 
 use crate::native;
-use crate::stamp;
+use crate::stamp::{self, Stamp};
 use crate::wire::Wire;
 
 /// The most messages that are handed over at a time.
@@ -20,6 +20,7 @@ const BATCH: u64 = 500;
 /// A step for the publisher.
 #[derive(Debug)]
 struct Step {
+    number: u32,
     rate: f64,
     time: Duration,
     done: oneshot::Sender<anyhow::Result<Published>>,
@@ -33,37 +34,57 @@ pub(crate) struct Published {
     pub(crate) began: u64,
 }
 
-/// A handle on the publisher's thread.
+/// A handle on the threads of the publishers.
 #[derive(Debug)]
-pub(crate) struct Publisher(mpsc::UnboundedSender<Step>);
+pub(crate) struct Publishers(Vec<mpsc::UnboundedSender<Step>>);
 
-/// Connects a publisher and lets it wait for steps.
-pub(crate) fn start(wire: Option<Wire>, address: &str) -> anyhow::Result<Publisher> {
+/// Connects publishers and lets them wait for steps.
+pub(crate) fn start(wire: Option<Wire>, address: &str, publishers: u32) -> anyhow::Result<Publishers> {
+    let all = (0..publishers).map(|publisher| start_one(wire, address, publisher));
+    Ok(Publishers(all.collect::<anyhow::Result<_>>()?))
+}
+
+fn start_one(
+    wire: Option<Wire>,
+    address: &str,
+    publisher: u32,
+) -> anyhow::Result<mpsc::UnboundedSender<Step>> {
     let (send, mut steps) = mpsc::unbounded_channel::<Step>();
     let address = address.to_owned();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     std::thread::spawn(move || {
         runtime.block_on(async {
-            let mut outlet = Outlet::connect(wire, &address).await;
+            let mut outlet = Outlet::connect(wire, &address, publisher).await;
             let mut next = 0;
-            while let Some(Step { rate, time, done }) = steps.recv().await {
+            while let Some(Step { number, rate, time, done }) = steps.recv().await {
                 let published = match &mut outlet {
-                    Ok(outlet) => outlet.run(rate, time, &mut next).await,
+                    Ok(outlet) => outlet.run((number, publisher), rate, time, &mut next).await,
                     Err(error) => Err(anyhow::anyhow!("{error:#}")),
                 };
                 drop(done.send(published));
             }
         });
     });
-    Ok(Publisher(send))
+    Ok(send)
 }
 
-impl Publisher {
-    /// Publishes for `time` at `rate` messages a second, or as many as go.
-    pub(crate) async fn run(&self, rate: f64, time: Duration) -> anyhow::Result<Published> {
-        let (done, published) = oneshot::channel();
-        self.0.send(Step { rate, time, done }).ok().context("the publisher has ended")?;
-        published.await.context("the publisher has ended")?
+impl Publishers {
+    /// Publishes for `time` at `rate` messages a second in all, or as many as go.
+    pub(crate) async fn run(&self, number: u32, rate: f64, time: Duration) -> anyhow::Result<Published> {
+        let mut published = Vec::new();
+        for publisher in &self.0 {
+            let (done, is_done) = oneshot::channel();
+            let rate = rate / self.0.len() as f64;
+            publisher.send(Step { number, rate, time, done }).ok().context("a publisher has ended")?;
+            published.push(is_done);
+        }
+        let mut all = Published { messages: 0, began: u64::MAX };
+        for is_done in published {
+            let one = is_done.await.context("a publisher has ended")??;
+            all.messages += one.messages;
+            all.began = all.began.min(one.began);
+        }
+        Ok(all)
     }
 }
 
@@ -74,7 +95,7 @@ enum Outlet {
 }
 
 impl Outlet {
-    async fn connect(wire: Option<Wire>, address: &str) -> anyhow::Result<Self> {
+    async fn connect(wire: Option<Wire>, address: &str, publisher: u32) -> anyhow::Result<Self> {
         let Some(wire) = wire else {
             let (endpoint, mocket, welcome) = native::connect(address).await?;
             let (sender, credit) = (mocket.sender().build(), welcome.credit.messages.into());
@@ -87,11 +108,17 @@ impl Outlet {
         tokio::spawn(
             async move { while matches!(read.read(&mut [0; 4096]).await, Ok(length) if length > 0) {} },
         );
-        stream.write_all(&wire.hello(usize::from(u16::MAX))).await?;
+        stream.write_all(&wire.hello(usize::from(u16::MAX) + publisher as usize)).await?;
         Ok(Self::Stream { wire, stream, bytes: Vec::new() })
     }
 
-    async fn run(&mut self, rate: f64, time: Duration, next: &mut u64) -> anyhow::Result<Published> {
+    async fn run(
+        &mut self,
+        (step, publisher): (u32, u32),
+        rate: f64,
+        time: Duration,
+        next: &mut u64,
+    ) -> anyhow::Result<Published> {
         let began = stamp::now();
         let (first, end) = (*next, time.as_nanos() as u64);
         let due = |number: u64| began + ((number - first) as f64 / rate * 1e9) as u64;
@@ -106,7 +133,8 @@ impl Outlet {
                 continue;
             }
             let batch = *next..wanted.min(*next + BATCH);
-            let many: Vec<_> = batch.map(|number| stamp::payload(due(number), number)).collect();
+            let stamped = |number| Stamp { due: due(number), step, publisher, number }.payload();
+            let many: Vec<_> = batch.map(stamped).collect();
             // A broker that does not take more ends the step late, not never.
             let left = Duration::from_nanos((end + end / 4).saturating_sub(elapsed));
             match tokio::time::timeout(left, self.publish(&many, next)).await {
