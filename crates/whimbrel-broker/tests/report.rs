@@ -6,14 +6,15 @@ use std::sync::Arc;
 use tokio::runtime::Builder;
 use whimbrel::{Config, Endpoint};
 use whimbrel_broker::hub::{
-    Attach, Attachment, BrokerName, Change, ChannelRules, Client, Finding, Hub, Progress, Promise, Publishing,
+    Attach, Attachment, BrokerName, Change, ChannelRules, Client, Finding, Form, Hub, Progress, Promise,
+    Publishing,
 };
 use whimbrel_broker::matching::Limits;
 use whimbrel_broker::report::{MOST_ROWS, Reporter};
 use whimbrel_broker::selection::Selection;
-use whimbrel_pubsub::coverage::ClusterId;
+use whimbrel_pubsub::coverage::{ClusterId, Told};
 use whimbrel_pubsub::frame::{Recover, Slow, Start};
-use whimbrel_pubsub::message::{BrokerId, Draft};
+use whimbrel_pubsub::message::{BrokerId, ChannelId, Draft};
 use whimbrel_service::{Service, ServiceOptions};
 
 /// A hub whose only partition holds so many messages.
@@ -26,7 +27,8 @@ fn hub(messages: u64) -> Arc<Hub> {
 
 fn subscribe(hub: &Arc<Hub>, client: u64, filter: &str, start: Start) -> Attachment {
     let selection = Selection::new(filter.parse().unwrap(), None);
-    let attach = Attach { selection, recover: Recover::First, slow: Slow::Wait, start, state: None };
+    let attach =
+        Attach { selection, recover: Recover::First, slow: Slow::Wait, start, state: None, form: Form(0) };
     let mut attachment = hub.attach(client, attach).unwrap();
     let known = Client::new(&format!("client{client}"), Some("127.0.0.1:9".parse().unwrap()));
     attachment.introduce(&Arc::new(known), Promise::SemiDurable);
@@ -41,7 +43,7 @@ fn publish(hub: &Hub, topic: &str, messages: usize) {
 }
 
 fn read(attachment: &mut Attachment) {
-    while attachment.read(true, 1_000, |_, _| true) == Progress::More {}
+    while attachment.read(true, 1_000, &mut |_: ChannelId, _: Told| true) == Progress::More {}
 }
 
 /// Looks until three looks old is what was there before.

@@ -47,6 +47,9 @@ impl Lab {
             tools::proxy_programs();
             tools::sing_box();
         }
+        if self.wants(&["fan-out"]) {
+            tools::brokers();
+        }
         let build = ["build", "--release", "--quiet", "--manifest-path", MANIFEST];
         let built = cargo(&build).status().context("cannot run cargo")?.success();
         anyhow::ensure!(built, "the laboratory could not be built");

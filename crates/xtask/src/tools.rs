@@ -107,6 +107,28 @@ pub(crate) fn sing_box() {
     }
 }
 
+/// A rival of the broker for the laboratory, and the folder where the laboratory looks for it.
+const NATS: (&str, &str, &str) = ("github.com/nats-io/nats-server/v2", "2.15.2", "lab/target/nats-server");
+
+/// Builds nats-server if it is missing and Go is there, and installs mosquitto, as root on Debian. Without them, the laboratory's report
+/// lacks their rows.
+pub(crate) fn brokers() {
+    let (package_path, version, folder) = NATS;
+    let folder = root().join(folder).join("bin");
+    if !folder.join("nats-server").exists() {
+        println!("building nats-server {version} beside the broker; this takes some minutes");
+        let place = format!("{package_path}@v{version}");
+        let mut build = program("go", &["install", "-ldflags", "-s -w", &place]);
+        build.env("GOBIN", &folder);
+        if !works(build) {
+            eprintln!("nats-server could not be built (is Go installed?): its rows are left out");
+        }
+    }
+    if let Err(reason) = package("mosquitto", || works(program("mosquitto", &["-h"]))) {
+        eprintln!("{reason}");
+    }
+}
+
 /// Installs curl, iperf3 and shadowsocks-libev for experiments with the proxy, as root on Debian. Without them, these are left out.
 pub(crate) fn proxy_programs() {
     let needed = [

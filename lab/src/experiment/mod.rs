@@ -12,6 +12,7 @@ mod blackout;
 mod conditions;
 mod cross_check;
 mod fairness;
+mod fan_out;
 mod handover;
 mod loopback;
 mod loss_matrix;
@@ -286,6 +287,7 @@ pub(crate) fn all() -> &'static [&'static dyn Experiment] {
         &loopback::Loopback,
         &proxy_cost::ProxyCost,
         &scale::Scale,
+        &fan_out::FanOut,
         &self_test::SelfTest,
         &cross_check::CrossCheck,
     ]

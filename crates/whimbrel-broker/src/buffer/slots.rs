@@ -51,6 +51,11 @@ impl Slot {
         self.wanted_until.is_some_and(|end| end <= now)
     }
 
+    /// Whether its lifetime ends at all.
+    pub(crate) fn has_lifetime(&self) -> bool {
+        self.wanted_until.is_some()
+    }
+
     /// When the slot is emptied whatever the policy says.
     pub(super) fn ends(&self) -> Option<Time> {
         self.wanted_until.into_iter().chain(self.held_until).min()

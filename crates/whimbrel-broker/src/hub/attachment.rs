@@ -8,9 +8,12 @@ use whimbrel_pubsub::coverage::{Coverage, SubscriptionId, Told};
 use whimbrel_pubsub::frame::{Recover, Refusal, RefusalCode, Slow, Start};
 use whimbrel_pubsub::message::ChannelId;
 
+use super::alike::{Alike, Form, Sink};
 use super::register::{Client, Promise, SubscriberRecord};
 use super::signal::Signal;
-use super::{ClientId, Hub};
+use super::{ClientId, Hub, Room};
+use crate::Time;
+use crate::buffer::Channel;
 use crate::matching::Subscription;
 use crate::roaming::{From, Read, Reader, Wanted, Wish};
 use crate::selection::Selection;
@@ -28,6 +31,8 @@ pub struct Attach {
     pub start: Start,
     /// The name and generation of its state, if it has one.
     pub state: Option<(SubscriptionId, u64)>,
+    /// The form in which it is told things.
+    pub form: Form,
 }
 
 /// The most arrivals that are looked at before publishers may go on: they wait as long as a channel is read.
@@ -46,9 +51,19 @@ pub struct Attachment {
     /// Its entry for those who run the broker.
     record: Option<(u64, Arc<SubscriberRecord>)>,
     /// One for each channel that may have messages for it.
-    readers: Vec<(ChannelId, Reader)>,
+    readers: Vec<ChannelReader>,
     /// The reader whose turn it is.
     turn: usize,
+}
+
+/// A subscription's part in one channel.
+#[derive(Debug)]
+struct ChannelReader {
+    id: ChannelId,
+    reader: Reader,
+    alike: Arc<Alike>,
+    /// Whether what it is told now is noted for those who are alike.
+    notes: bool,
 }
 
 /// The result of reading.
@@ -81,7 +96,7 @@ impl Hub {
         attach: Attach,
         notify: Arc<Notify>,
     ) -> Result<Attachment, Refusal> {
-        let Attach { selection, recover, slow, start, state } = attach;
+        let Attach { selection, recover, slow, start, state, form } = attach;
         if !self.rooms.iter().any(|room| room.may_have(&selection)) {
             let filter = selection.filter();
             return Err(Refusal::new(
@@ -110,7 +125,7 @@ impl Hub {
         let entered = self.table_mut().insert(name, selection.filter(), selection.selector().cloned());
         entered.map_err(|refused| Refusal::new(RefusalCode::Limit, refused))?;
         // From here on it is woken; what arrived before is read from the start.
-        attachment.readers = self.readers(&selection, recover, slow, start);
+        attachment.readers = self.readers(&selection, form, recover, slow, start);
         attachment.signal.wake();
         Ok(attachment)
     }
@@ -118,12 +133,13 @@ impl Hub {
     fn readers(
         &self,
         selection: &Arc<Selection>,
+        form: Form,
         recover: Recover,
         slow: Slow,
         start: Start,
-    ) -> Vec<(ChannelId, Reader)> {
+    ) -> Vec<ChannelReader> {
         let rooms = self.rooms.iter().filter(|room| room.may_have(selection));
-        let read = |room: &super::Room| {
+        let read = |room: &Room| {
             let id = room.id();
             let wanted = Wanted { picks: Arc::clone(selection) as _, reach: room.reach(selection) };
             let from = match &start {
@@ -140,7 +156,7 @@ impl Hub {
             if is_waiting {
                 room.write().ask_at_once(now);
             }
-            (id, reader)
+            ChannelReader { id, reader, alike: self.kinds().of(id, selection, form), notes: false }
         };
         rooms.map(read).collect()
     }
@@ -160,13 +176,13 @@ impl Attachment {
     /// Has its places known.
     fn on_read(&self, is_idle: bool) {
         if let Some((_, record)) = &self.record {
-            record.on_read(self.readers.iter().map(|(_, reader)| reader.place()), is_idle);
+            record.on_read(self.readers.iter().map(|part| part.reader.place()), is_idle);
         }
     }
 
     /// The channels that may have messages for it.
     pub fn channels(&self) -> Vec<ChannelId> {
-        self.readers.iter().map(|(id, _)| *id).collect()
+        self.readers.iter().map(|part| part.id).collect()
     }
 
     /// Waits until there may be something to read.
@@ -186,44 +202,34 @@ impl Attachment {
 
     /// Whether it still reads what was published before it came.
     pub fn is_recovering(&self) -> bool {
-        self.readers.iter().any(|(_, reader)| reader.is_recovering())
+        self.readers.iter().any(|part| part.reader.is_recovering())
     }
 
-    /// Reads on, looking at no more than `steps` arrivals, until `tell` says that it is enough. Without `may_recover` only what is new is
+    /// Reads on, looking at no more than `steps` arrivals, until `sink` says that it is enough. Without `may_recover` only what is new is
     /// read.
-    pub fn read(
-        &mut self,
-        may_recover: bool,
-        mut steps: u32,
-        mut tell: impl FnMut(ChannelId, Told) -> bool,
-    ) -> Progress {
+    pub fn read(&mut self, may_recover: bool, mut steps: u32, sink: &mut impl Sink) -> Progress {
         self.signal.look();
         let hub = Arc::clone(&self.hub);
         let (mut is_live, began) = (false, hub.clock.time());
+        let record = self.record.as_ref().map(|(_, record)| Arc::clone(record));
+        let record = record.as_deref();
         let progress = 'all: {
             for _ in 0..self.readers.len() {
                 let at = self.turn % self.readers.len();
-                let (id, reader) = &mut self.readers[at];
-                let Some(room) = hub.room(*id) else { continue };
+                let part = &mut self.readers[at];
+                let Some(room) = hub.room(part.id) else { continue };
                 let mut channel = room.read();
                 let mut now = hub.clock.time();
                 let mut slice = SLICE.min(steps);
                 steps -= slice;
-                loop {
-                    match reader.read(&channel, now, may_recover, &mut slice) {
-                        Read::Told(told) => {
-                            if let Some((_, record)) = &self.record {
-                                record.on_told(at, &told);
-                            }
-                            is_live |= matches!(&told, Told::Delivery(delivery) if !delivery.recovered);
-                            if !tell(*id, told) {
-                                break 'all Progress::More;
-                            }
+                let mut heard = Heard { place: at, record, is_live: false };
+                let ended = loop {
+                    match part.read(&channel, now, may_recover, &mut slice, sink, &mut heard) {
+                        Part::Enough => break Some(Progress::More),
+                        Part::More if steps == 0 || now.since(began) >= LONGEST_TURN => {
+                            break Some(Progress::More);
                         }
-                        Read::More if steps == 0 || now.since(began) >= LONGEST_TURN => {
-                            break 'all Progress::More;
-                        }
-                        Read::More => {
+                        Part::More => {
                             // A publisher that waits comes first.
                             drop(channel);
                             channel = room.read();
@@ -231,9 +237,14 @@ impl Attachment {
                             slice = SLICE.min(steps);
                             steps -= slice;
                         }
-                        Read::TooSlow => break 'all Progress::TooSlow,
-                        Read::Idle => break,
+                        Part::TooSlow => break Some(Progress::TooSlow),
+                        Part::Idle => break None,
                     }
+                };
+                part.keep(sink, false);
+                is_live |= heard.is_live;
+                if let Some(progress) = ended {
+                    break 'all progress;
                 }
                 steps += slice;
                 self.turn = at + 1;
@@ -249,9 +260,9 @@ impl Attachment {
 
     /// Has all that is settled told at the next reading, without a message.
     pub fn tell_covers(&mut self) {
-        for (id, reader) in &mut self.readers {
-            if let Some(room) = self.hub.room(*id) {
-                reader.tell_covers(&room.read());
+        for part in &mut self.readers {
+            if let Some(room) = self.hub.room(part.id) {
+                part.reader.tell_covers(&room.read());
             }
         }
     }
@@ -259,14 +270,104 @@ impl Attachment {
     /// Returns the coverage of everything settled so far, told or not.
     pub fn coverage(&self) -> Coverage {
         let mut coverage = Coverage::default();
-        for (id, reader) in &self.readers {
-            if let Some(room) = self.hub.room(*id)
-                && let Ok(entry) = coverage.entry(*id)
+        for part in &self.readers {
+            if let Some(room) = self.hub.room(part.id)
+                && let Ok(entry) = coverage.entry(part.id)
             {
-                *entry = reader.coverage(&room.read());
+                *entry = part.reader.coverage(&room.read());
             }
         }
         coverage
+    }
+}
+
+/// What a subscription hears of one channel in a turn.
+struct Heard<'a> {
+    /// The channel, by its place among those of the subscription.
+    place: usize,
+    record: Option<&'a SubscriberRecord>,
+    /// Whether it heard something that was not recovered.
+    is_live: bool,
+}
+
+impl Heard<'_> {
+    fn on_told(&mut self, told: &Told) {
+        self.is_live |= matches!(told, Told::Delivery(delivery) if !delivery.recovered);
+        if let Some(record) = self.record {
+            record.on_told(self.place, told);
+        }
+    }
+
+    /// It takes deliveries of another subscription.
+    fn on_passed(&mut self, deliveries: u64) {
+        self.is_live = true;
+        if let Some(record) = self.record {
+            record.on_passed(self.place, deliveries);
+        }
+    }
+}
+
+/// The result of reading in one channel.
+enum Part {
+    /// The sink has enough.
+    Enough,
+    /// The steps are used up.
+    More,
+    /// There is nothing more to read now.
+    Idle,
+    /// The subscriber is too slow.
+    TooSlow,
+}
+
+impl ChannelReader {
+    /// Reads on while `slice` lasts. What others who are alike were told already is taken from them, and what they may want is noted.
+    fn read(
+        &mut self,
+        channel: &Channel,
+        now: Time,
+        may_recover: bool,
+        slice: &mut u32,
+        sink: &mut impl Sink,
+        heard: &mut Heard<'_>,
+    ) -> Part {
+        loop {
+            if !self.notes && sink.shares() && self.alike.are_several() {
+                while let Some(shared) = self.alike.pass(channel, &mut self.reader) {
+                    heard.on_passed(shared.deliveries());
+                    if !sink.repeat(shared.bytes()) {
+                        return Part::Enough;
+                    }
+                }
+                self.notes = self.reader.begin_passage(channel);
+                if self.notes {
+                    sink.begin();
+                }
+            }
+            match self.reader.read(channel, now, may_recover, slice) {
+                Read::Told(told) => {
+                    heard.on_told(&told);
+                    let has_room = sink.tell(self.id, told);
+                    if self.notes && sink.is_whole() {
+                        self.keep(sink, true);
+                    }
+                    if !has_room {
+                        return Part::Enough;
+                    }
+                }
+                Read::More => return Part::More,
+                Read::Idle => return Part::Idle,
+                Read::TooSlow => return Part::TooSlow,
+            }
+        }
+    }
+
+    /// Keeps what was noted for others.
+    fn keep(&mut self, sink: &mut impl Sink, is_whole: bool) {
+        if std::mem::take(&mut self.notes)
+            && let (Some(bytes), Some(passage)) = (sink.end(), self.reader.end_passage())
+        {
+            self.alike.keep(passage, bytes, is_whole);
+        }
     }
 }
 

@@ -48,7 +48,8 @@ impl Hub {
         let room = self.room(channel)?;
         let received = room.receive(stamp, message.clone(), age, self.clock.now());
         if received == Ok(Received::Taken) {
-            self.wake_for(room, &message, finding);
+            finding.note(message);
+            self.wake_for_taken(finding);
         }
         Some(received)
     }

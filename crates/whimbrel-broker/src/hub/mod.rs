@@ -3,11 +3,13 @@
 //! A [`Hub`] takes messages and wakes the subscriptions that may want them. Each [`Attachment`] reads on its own, from the channels'
 //! buffers: nothing is queued for it, so a slow subscriber holds nothing. Gateways turn what it reads into their protocol.
 
+mod alike;
 mod attached;
 mod attachment;
 mod between;
 mod clock;
 mod links;
+mod publishing;
 mod register;
 mod room;
 mod signal;
@@ -18,12 +20,14 @@ use std::time::Duration;
 
 use whimbrel_pubsub::coverage::ClusterId;
 use whimbrel_pubsub::frame::{Refusal, RefusalCode};
-use whimbrel_pubsub::message::{BrokerId, ChannelId, Hlc, Message, Origin};
+use whimbrel_pubsub::message::{BrokerId, ChannelId, Hlc, Origin};
 
+pub use alike::{Form, Sink};
 pub use attached::ClientId;
 pub use attachment::{Attach, Attachment, Progress};
 pub use between::{Aged, Outgoing};
 pub use clock::Clock;
+pub use publishing::{Finding, Taking};
 pub(crate) use register::Rate;
 pub use register::{
     Change, Client, Flow, LOOK, Promise, PublisherRecord, Publishing, Register, SubscriberRecord, Sums,
@@ -31,8 +35,8 @@ pub use register::{
 pub use room::{ChannelRules, RoomReport};
 pub use turns::Turns;
 
-use crate::buffer::Published;
-use crate::matching::{Found, Limits, Table};
+use crate::matching::{Limits, Table};
+use alike::Kinds;
 use attached::Attached;
 use links::Links;
 use room::Room;
@@ -57,14 +61,11 @@ pub struct Hub {
     /// Finds the subscriptions that a message wakes.
     table: RwLock<Table>,
     attached: Mutex<Attached>,
+    kinds: Mutex<Kinds>,
     turns: Turns,
     links: Mutex<Links>,
     register: Register,
 }
-
-/// Room for finding subscriptions, which a publisher uses again and again.
-#[derive(Debug, Default)]
-pub struct Finding(Found);
 
 impl Hub {
     /// A broker with these channels. A message belongs to the first whose filters match its topic; one that no channel has is refused.
@@ -74,9 +75,9 @@ impl Hub {
         let rooms = channels.into_iter().map(|rules| Room::new(rules, own, clock.now().time)).collect();
         let table = RwLock::new(Table::new(limits));
         let turns = Turns::default();
-        let (attached, links) = (Mutex::default(), Mutex::default());
+        let (attached, kinds, links) = (Mutex::default(), Mutex::default(), Mutex::default());
         let register = Register::default();
-        Arc::new(Self { name, clock, rooms, table, attached, turns, links, register })
+        Arc::new(Self { name, clock, rooms, table, attached, kinds, turns, links, register })
     }
 
     /// Returns the identity of this broker.
@@ -89,39 +90,10 @@ impl Hub {
         &self.clock
     }
 
-    /// Takes a message that a publisher sent, and wakes who wants it.
-    ///
-    /// # Errors
-    /// No channel has the topic, or the channel does not take the message.
-    pub fn publish(&self, message: Message, finding: &mut Finding) -> Result<Published, Refusal> {
-        let room = self.room_of(message.topic())?;
-        // A clone shares the bytes.
-        let published = room.publish(message.clone(), self.clock.now())?;
-        if matches!(published, Published::Taken(_)) {
-            self.wake_for(room, &message, finding);
-            self.links().wake();
-        }
-        Ok(published)
-    }
-
     /// Has the next messages of all channels published after `former`.
     pub fn follow(&self, former: Hlc) {
         let now = self.clock.now();
         self.rooms.iter().for_each(|room| room.follow(former, now));
-    }
-
-    /// Wakes the subscriptions to which a message of `room` may go.
-    fn wake_for(&self, room: &Room, message: &Message, Finding(found): &mut Finding) {
-        self.table().matches(&message.to_topic(), message, found);
-        if found.subscriptions.is_empty() && !room.is_turn_over() {
-            return;
-        }
-        let attached = self.attached();
-        found.subscriptions.iter().for_each(|subscription| attached.wake(*subscription));
-        // Others read on before what they have not looked at is overwritten.
-        if room.turn_over() {
-            attached.wake_all();
-        }
     }
 
     /// Does what is due without anybody's doing: lifetimes end, and messages become too old. Call it several times a second.
@@ -179,6 +151,10 @@ impl Hub {
 
     fn table_mut(&self) -> std::sync::RwLockWriteGuard<'_, Table> {
         self.table.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn kinds(&self) -> std::sync::MutexGuard<'_, Kinds> {
+        self.kinds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn links(&self) -> std::sync::MutexGuard<'_, Links> {

@@ -146,14 +146,9 @@ impl Room {
         self.write().expire(now);
     }
 
-    /// Whether all subscriptions should read on.
-    pub(super) fn is_turn_over(&self) -> bool {
-        self.since_turn.load(Ordering::Relaxed) >= self.turn
-    }
-
-    /// Begins another turn if one is over. Returns whether it was.
+    /// Begins another turn, in which all subscriptions read on, if one is over. Returns whether it was.
     pub(super) fn turn_over(&self) -> bool {
-        let is_over = self.is_turn_over();
+        let is_over = self.since_turn.load(Ordering::Relaxed) >= self.turn;
         if is_over {
             self.since_turn.store(0, Ordering::Relaxed);
         }

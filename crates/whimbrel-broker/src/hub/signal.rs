@@ -26,7 +26,8 @@ impl Signal {
     }
 
     pub(super) fn wake(&self) {
-        if !self.is_ready.swap(true, Ordering::AcqRel) {
+        // Most who are woken by a busy publisher are awake; looking takes nothing from another core.
+        if !self.is_ready() && !self.is_ready.swap(true, Ordering::AcqRel) {
             self.notify.notify_one();
         }
     }

@@ -101,6 +101,11 @@ impl Bucket {
         }
     }
 
+    /// Whether some of its subscriptions have a selector that may take a message.
+    pub(super) fn has_selectors(&self) -> bool {
+        !self.terms.is_empty() || !self.scanned.is_empty()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.all.is_empty() && self.terms.is_empty() && self.scanned.is_empty()
     }

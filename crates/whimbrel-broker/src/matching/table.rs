@@ -45,6 +45,8 @@ pub struct Found {
     pub subscriptions: Vec<Subscription>,
     /// The number of selectors that were evaluated.
     pub evaluated: usize,
+    /// Whether the same subscriptions take every message of the topic.
+    pub is_by_topic: bool,
     visits: Visits,
 }
 
@@ -134,10 +136,11 @@ impl Table {
 
     /// Finds the subscriptions that take a message of this topic, each once.
     pub fn matches(&self, topic: &Topic, message: &(impl Lookup + ?Sized), found: &mut Found) {
-        let Found { subscriptions, evaluated, visits } = found;
+        let Found { subscriptions, evaluated, is_by_topic, visits } = found;
         subscriptions.clear();
-        *evaluated = 0;
+        (*evaluated, *is_by_topic) = (0, true);
         self.tree.each(topic, visits, |bucket| {
+            *is_by_topic &= !bucket.has_selectors();
             bucket.each(message, |slot, is_candidate| {
                 let Some(entry) = self.entries.at(slot) else { return };
                 *evaluated += usize::from(is_candidate);

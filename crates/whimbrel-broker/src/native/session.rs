@@ -162,6 +162,7 @@ impl Session {
         let permissions = self.access.of(key.as_ref());
         let mut answers = Answers::default();
         let (mut taken, mut refused) = (0, 0);
+        let mut taking = self.hub.taking(&mut self.finding);
         for payload in received {
             let (number, message) = match ClientFrame::parse(&payload) {
                 Ok(ClientFrame::Publish(number, message)) => (number, Ok(message)),
@@ -180,7 +181,7 @@ impl Session {
                 let spent = self.pace.spend(&permissions.quota, payload.len(), Instant::now());
                 spent.map(|()| message).map_err(|error| Refusal::new(RefusalCode::Limit, error))
             });
-            match permitted.and_then(|message| self.hub.publish(message, &mut self.finding)) {
+            match permitted.and_then(|message| taking.publish(message)) {
                 Ok(Published::Taken(stamp) | Published::Repeated(stamp)) => {
                     taken += 1;
                     answers.taken(number, stamp.published)
@@ -191,6 +192,7 @@ impl Session {
                 }
             }
         }
+        drop(taking);
         self.publishing.on_published(taken, refused);
         answers.close();
         Ok(answers.frames)

@@ -15,7 +15,7 @@ use whimbrel_pubsub::message::ChannelId;
 use whimbrel_pubsub::topic::TopicFilter;
 
 use super::{Access, Permissions};
-use crate::hub::{Attach, Attachment, Client, ClientId, Hub, Progress, Promise};
+use crate::hub::{Attach, Attachment, Client, ClientId, Form, Hub, Progress, Promise, Sink};
 use crate::quota::Quota;
 use crate::selection::Selection;
 use crate::selector::Selector;
@@ -65,7 +65,7 @@ pub(super) async fn run(
     // What changes from here on is noticed.
     let mut changes = rights.access.changes();
     let permissions = rights.permissions();
-    let attached = attach(&hub, (client, &known), &permissions, &first);
+    let attached = attach(&hub, (client, &known), &permissions, most, &first);
     drop(first);
     let ended = match attached {
         Ok((attachment, filter, subscribed)) => {
@@ -116,6 +116,7 @@ fn attach(
     hub: &Arc<Hub>,
     (client, known): (ClientId, &Arc<Client>),
     permissions: &Permissions,
+    most: usize,
     first: &[u8],
 ) -> Result<(Attachment, TopicFilter, Subscribed), Refusal> {
     let mistake = |error: &dyn std::fmt::Display| Refusal::new(RefusalCode::Mistake, error);
@@ -148,7 +149,9 @@ fn attach(
     };
     let selection = Selection::new(filter.clone(), selector);
     let promise = if state.is_some() { Promise::SemiDurable } else { Promise::Nondurable };
-    let mut attachment = hub.attach(client, Attach { selection, recover, slow, start, state })?;
+    // Frames are alike if packets are as long.
+    let form = Form(most as u64);
+    let mut attachment = hub.attach(client, Attach { selection, recover, slow, start, state, form })?;
     attachment.introduce(known, promise);
     let subscribed = Subscribed { selector: normal, channels: attachment.channels() };
     Ok((attachment, filter, subscribed))
@@ -173,7 +176,7 @@ async fn serve(
         let room = roomy.try_acquire().ok();
         packing.room = if room.is_some() { packing.roomy } else { packing.most };
         let began = Instant::now();
-        let progress = attachment.read(true, STEPS, |channel, told| packing.add(channel, &told));
+        let progress = attachment.read(true, STEPS, &mut packing);
         if let Some(turn) = turn {
             hub.turns().end(turn, began.elapsed()).await;
         }
@@ -210,30 +213,15 @@ struct Packing {
     open: Option<(ChannelId, Telling)>,
     full: Vec<Bytes>,
     bytes: usize,
+    /// The length of what was added last.
+    last: usize,
+    /// Where what is shared begins among the full messages.
+    shared: usize,
 }
 
 impl Packing {
     fn new(most: usize, roomy: usize) -> Self {
         Self { most, roomy, room: most, ..Self::default() }
-    }
-
-    /// Adds something. Returns whether more may be added.
-    fn add(&mut self, channel: ChannelId, told: &Told) -> bool {
-        let length = match told {
-            Told::Delivery(delivery) => delivery.message.encoded().len() + 16,
-            _ => 48,
-        };
-        if self
-            .open
-            .as_ref()
-            .is_some_and(|(open, telling)| *open != channel || telling.len() + length > self.most)
-        {
-            self.close();
-        }
-        let (_, telling) = self.open.get_or_insert_with(|| (channel, Telling::new(channel)));
-        telling.push(told);
-        self.bytes += length;
-        self.bytes < self.room
     }
 
     fn close(&mut self) {
@@ -244,5 +232,52 @@ impl Packing {
         self.close();
         self.bytes = 0;
         std::mem::take(&mut self.full)
+    }
+}
+
+impl Sink for Packing {
+    fn tell(&mut self, channel: ChannelId, told: Told) -> bool {
+        self.last = match &told {
+            Told::Delivery(delivery) => delivery.message.encoded().len() + 16,
+            _ => 48,
+        };
+        if self
+            .open
+            .as_ref()
+            .is_some_and(|(open, telling)| *open != channel || telling.len() + self.last > self.most)
+        {
+            self.close();
+        }
+        let (_, telling) = self.open.get_or_insert_with(|| (channel, Telling::new(channel)));
+        telling.push(&told);
+        self.bytes += self.last;
+        self.bytes < self.room
+    }
+
+    fn shares(&self) -> bool {
+        true
+    }
+
+    fn begin(&mut self) {
+        self.close();
+        self.shared = self.full.len();
+    }
+
+    /// Another as long as the last would not fit into the packet.
+    fn is_whole(&self) -> bool {
+        let is_full = |(_, telling): &(ChannelId, Telling)| telling.len() + self.last > self.most;
+        self.full.len() > self.shared || self.open.as_ref().is_some_and(is_full)
+    }
+
+    fn end(&mut self) -> Option<Vec<Bytes>> {
+        self.close();
+        self.full.get(self.shared..).map(<[Bytes]>::to_vec)
+    }
+
+    fn repeat(&mut self, bytes: &[Bytes]) -> bool {
+        self.close();
+        self.bytes += bytes.iter().map(Bytes::len).sum::<usize>();
+        self.full.extend_from_slice(bytes);
+        self.bytes < self.room
     }
 }

@@ -23,11 +23,16 @@ impl Reader {
         {
             return Verdict::Unwanted;
         }
-        let takes_all = matches!(self.recover, Recover::First | Recover::Beside) && self.slow == Slow::Wait;
-        if takes_all || !self.passes_over(channel, slot, recovered, now) {
+        if self.takes_all() || !self.passes_over(channel, slot, recovered, now) {
             return Verdict::Wanted;
         }
         Verdict::Superseded
+    }
+
+    /// Whether the subscription has no policy of its own that passes over messages.
+    #[inline]
+    pub(super) fn takes_all(&self) -> bool {
+        matches!(self.recover, Recover::First | Recover::Beside) && self.slow == Slow::Wait
     }
 
     /// Whether the subscription's own policy passes over a message that matches.

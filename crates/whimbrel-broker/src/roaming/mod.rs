@@ -10,11 +10,13 @@
 mod arriving;
 mod counting;
 mod judging;
+mod passage;
 mod reader;
 mod reading;
 mod retaining;
 mod telling;
 mod wish;
 
+pub use passage::Passage;
 pub use reader::{Read, Reader};
 pub use wish::{From, Recover, Slow, Wanted, Wish};

@@ -6,6 +6,7 @@ use whimbrel_pubsub::coverage::{ChannelCoverage, Cover, Delivery, Range, Ranges,
 use whimbrel_pubsub::message::Origin;
 
 use super::judging::Verdict;
+use super::passage::Passage;
 use super::reading::Reading;
 use super::retaining::Walk;
 use super::{Recover, Slow, Wanted};
@@ -36,7 +37,7 @@ pub struct Reader {
     /// By the index of the origin's log.
     pub(super) readings: Vec<Reading>,
     /// The origins of the readings.
-    origins: Vec<Option<Origin>>,
+    pub(super) origins: Vec<Option<Origin>>,
     /// How often the channel had forgotten an origin when the readings were last looked through.
     forgotten: u64,
     /// The coverage of origins that are not known here.
@@ -58,6 +59,8 @@ pub struct Reader {
     caught_up: bool,
     /// Live arrivals before this are passed over.
     pub(super) dropping_until: u64,
+    /// What it does since [`Reader::begin_passage`], as long as others do the same.
+    pub(super) passage: Option<Passage>,
 }
 
 /// Arrivals from `next` on, up to `until`.
@@ -87,6 +90,7 @@ impl Reader {
             jumped: false,
             caught_up: false,
             dropping_until: 0,
+            passage: None,
         }
     }
 
@@ -97,6 +101,7 @@ impl Reader {
             if !self.notices.is_empty()
                 && let Some(told) = self.notices.pop_front()
             {
+                self.passage = None;
                 return Read::Told(told);
             }
             if self.slow != Slow::Wait && self.is_too_slow(channel) {
@@ -184,7 +189,9 @@ impl Reader {
         if (self.behind.is_none() || self.recover == Recover::Beside)
             && let Some(entry) = channel.from(self.tail)
         {
-            self.jumped |= entry.arrival != self.tail;
+            if entry.arrival != self.tail {
+                (self.jumped, self.passage) = (true, None);
+            }
             self.tail = entry.arrival + 1;
             return Some((entry, false));
         }
@@ -199,6 +206,10 @@ impl Reader {
     fn take(&mut self, channel: &Channel, entry: Entry, recovered: bool, now: Time) -> Option<Told> {
         let reading = self.reading(channel, entry.log);
         let is_next = reading.is_next(entry.sequence);
+        if !is_next {
+            self.passage = None;
+        }
+        let reading = &self.readings[entry.log.place()];
         if !is_next && reading.covered.contains(entry.sequence) {
             return None;
         }
@@ -206,7 +217,7 @@ impl Reader {
             return None;
         }
         let Some(slot) = entry.slot().and_then(|slot| channel.slot(slot)) else {
-            self.jumped = true;
+            (self.jumped, self.passage) = (true, None);
             return None;
         };
         let origin = slot.stamp().origin;
@@ -256,7 +267,13 @@ impl Reader {
             self.go_back(entry, recovered);
             return None;
         }
-        self.readings[entry.log.place()].settle_next(entry.sequence);
+        let reading = &mut self.readings[entry.log.place()];
+        if let Some(passage) = &mut self.passage
+            && !passage.enter(entry.log, slot, reading)
+        {
+            self.passage = None;
+        }
+        reading.settle_next(entry.sequence);
         self.conclude(verdict, entry, slot, recovered)
     }
 
@@ -276,6 +293,9 @@ impl Reader {
         let late = stamp.sequence < reading.delivered || reading.unknown.contains(stamp.sequence);
         reading.delivered = reading.delivered.max(stamp.sequence);
         self.totals.recovered += u64::from(recovered);
+        if let Some(passage) = &mut self.passage {
+            passage.on_delivery();
+        }
         let cover = Cover { origin: stamp.origin, range };
         let message = slot.message().clone();
         Some(Told::Delivery(Delivery { cover, stamp, message, recovered, late, retained: false }))
@@ -295,6 +315,7 @@ impl Reader {
         self.tail = channel.end();
         self.caught_up = true;
         if self.jumped || self.losses != channel.losses() {
+            self.passage = None;
             self.sweep(channel);
         }
         self.tell_unknown(channel, now);
@@ -321,9 +342,10 @@ impl Reader {
 
     /// Begins anew with the indices of origins that were forgotten, if there are any.
     #[inline]
-    fn renew(&mut self, channel: &Channel) {
+    pub(super) fn renew(&mut self, channel: &Channel) {
         if self.forgotten != channel.forgotten() {
             self.forgotten = channel.forgotten();
+            self.passage = None;
             self.adopt(channel);
         }
     }

@@ -19,6 +19,14 @@ pub(super) struct Reading {
     pub(super) delivered: u64,
 }
 
+/// The part of a view of an origin that decides what comes next in the usual order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Mark {
+    highest: u64,
+    pending: Option<Range>,
+    delivered: u64,
+}
+
 impl Reading {
     pub(super) fn of(covered: Ranges) -> Self {
         Self { covered, ..Self::default() }
@@ -37,6 +45,21 @@ impl Reading {
         self.covered.append();
         let first = self.pending.map_or(sequence, |pending| pending.first);
         self.pending = Some(Range { first, last: sequence });
+    }
+
+    /// Where it stands. `None`: something beside the usual order matters, too.
+    #[inline]
+    pub(super) fn mark(&self) -> Option<Mark> {
+        let is_usual = self.superseded.is_none() && self.unknown.is_empty();
+        let (highest, pending, delivered) = (self.covered.highest(), self.pending, self.delivered);
+        is_usual.then_some(Mark { highest, pending, delivered })
+    }
+
+    /// Goes on to `mark` in the usual order.
+    #[inline]
+    pub(super) fn go_to(&mut self, mark: &Mark) {
+        self.covered.append_until(mark.highest);
+        (self.pending, self.delivered) = (mark.pending, mark.delivered);
     }
 
     /// Whether messages were superseded and not told.

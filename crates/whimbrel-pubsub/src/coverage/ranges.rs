@@ -129,6 +129,15 @@ impl Ranges {
         }
     }
 
+    /// Adds the sequences behind the highest up to `last`, which is below `u64::MAX`.
+    #[inline]
+    pub fn append_until(&mut self, last: u64) {
+        match self.ranges.last_mut() {
+            Some(range) => range.last = range.last.max(last),
+            None => self.ranges.extend(Range::new(1, last)),
+        }
+    }
+
     /// Adds all of `other`.
     pub fn merge(&mut self, other: &Self) {
         other.iter().for_each(|range| self.insert(range));

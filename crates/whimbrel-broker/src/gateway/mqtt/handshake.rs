@@ -171,7 +171,8 @@ impl Connected {
         // What changed since the client was let in is noticed, too.
         let mut changes = admitted.changes();
         changes.mark_changed();
-        let mut subscriptions = Subscriptions::new(Arc::clone(&gateway), admitted.clone(), (random(), known));
+        let mut subscriptions =
+            Subscriptions::new(Arc::clone(&gateway), admitted.clone(), (random(), known), terms.version);
         subscriptions.resume(parked);
         Session { gateway, admitted, changes, link, place, terms, incoming, outgoing, subscriptions, stop }
             .run()

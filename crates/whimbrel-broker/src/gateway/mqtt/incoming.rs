@@ -61,7 +61,7 @@ impl Incoming {
         self.received
     }
 
-    /// Takes a message and answers. With `is_named` it carries the name of its publisher, for a subscription that does not want it.
+    /// Takes a message and answers. Have [`Incoming::wake`] called once what came together is taken. With `is_named` it carries the name of its publisher, for a subscription that does not want it.
     ///
     /// # Errors
     /// The client has to be sent away.
@@ -104,6 +104,11 @@ impl Incoming {
         Ok(())
     }
 
+    /// Wakes who wants the messages that were taken since it was last called.
+    pub(super) fn wake(&mut self) {
+        self.gateway.hub.wake_for_taken(&mut self.finding);
+    }
+
     /// The client releases a message at QoS 2.
     pub(super) fn release(&mut self, id: u16, out: &mut Out) {
         let reason = if self.received.remove(&id) { Reason::SUCCESS } else { Reason::ID_NOT_FOUND };
@@ -118,7 +123,7 @@ impl Incoming {
         let message = Content::of(publish, topic, publication).message()?;
         self.admitted.may_publish(topic)?;
         self.admitted.spend(message.encoded().len())?;
-        self.gateway.hub.publish(message, &mut self.finding).map(drop).map_err(fault_of)
+        self.gateway.hub.take(message, &mut self.finding).map(drop).map_err(fault_of)
     }
 
     /// The topic of a message, which may have given it a number or name it by one.

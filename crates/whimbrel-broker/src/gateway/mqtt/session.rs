@@ -110,7 +110,9 @@ impl<S: AsyncRead + AsyncWrite> Session<S> {
         covers.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut heard = tokio::time::Instant::now();
         loop {
-            match self.take_packets() {
+            let taken = self.take_packets();
+            self.incoming.wake();
+            match taken {
                 Ok(None) => {}
                 Ok(Some(end)) => return end,
                 Err(fault) => return End::Fault(fault),

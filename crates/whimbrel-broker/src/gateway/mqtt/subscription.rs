@@ -3,21 +3,25 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use bytes::{BufMut, Bytes};
 use tokio::sync::Notify;
 use whimbrel_pubsub::coverage::{Coverage, Told};
 use whimbrel_pubsub::frame::{Recover, Refusal, Slow, Start};
+use whimbrel_pubsub::message::ChannelId;
 use whimbrel_pubsub::topic::TopicFilter;
 
 use super::codec::Qos;
 use super::outgoing::Outgoing;
 use super::state::Telling;
-use crate::hub::{Attach, Attachment, Client, ClientId, Hub, Progress, Promise};
+use crate::hub::{Attach, Attachment, Client, ClientId, Form, Hub, Progress, Promise, Sink};
 use crate::selection::Selection;
 
 /// The most arrivals that are looked at in one go.
 const STEPS: u32 = 4_096;
 /// Messages are read while fewer bytes wait for the client's socket.
 pub(super) const ROOM: usize = 64 << 10;
+/// The bytes that are written in one go for all who are alike.
+const SHARED: usize = 4 << 10;
 
 /// How a subscription's messages are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,10 +90,12 @@ impl Subscription {
         hub: &Arc<Hub>,
         (client, known): (ClientId, &Arc<Client>),
         wanted: Wanted,
+        form: Form,
         notify: &Arc<Notify>,
     ) -> Result<Self, Refusal> {
         let Wanted { selection, options, start, recover, wants_values, is_semi_durable } = wanted;
-        let attach = Attach { selection: selection.clone(), recover, slow: Slow::Wait, start, state: None };
+        let (selected, slow) = (selection.clone(), Slow::Wait);
+        let attach = Attach { selection: selected, recover, slow, start, state: None, form };
         let mut attachment = hub.attach_with(client, attach, Arc::clone(notify))?;
         attachment.introduce(known, if is_semi_durable { Promise::SemiDurable } else { Promise::Nondurable });
         let telling = is_semi_durable.then(|| Telling::new(hub.name().cluster));
@@ -149,28 +155,26 @@ impl Subscription {
     fn read_on(&mut self, hub: &Hub, outgoing: &mut Outgoing) -> Progress {
         let wall_ms = hub.clock().now().wall_ms;
         let (options, wants_values) = (self.options, self.wants_values);
+        let Some(telling) = &mut self.telling else {
+            let mut sink = Plain { options, wants_values, outgoing, wall_ms, shared: 0 };
+            return self.attachment.read(true, STEPS, &mut sink);
+        };
         loop {
             let mut delivered = None;
-            let has_telling = self.telling.is_some();
-            let progress = self.attachment.read(true, STEPS, |_, told| match told {
+            let mut sink = |_: ChannelId, told: Told| match told {
                 Told::Delivery(delivery) if delivery.retained && !wants_values => true,
                 // What is covered up to here goes with the message.
-                Told::Delivery(delivery) if has_telling => {
+                Told::Delivery(delivery) => {
                     delivered = Some(delivery);
                     false
                 }
-                Told::Delivery(delivery) => {
-                    outgoing.deliver(&options, delivery, None, wall_ms);
-                    has_room(&options, outgoing)
-                }
                 told => {
-                    if let Some(telling) = &mut self.telling {
-                        telling.heard(&told);
-                    }
+                    telling.heard(&told);
                     true
                 }
-            });
-            let (Some(delivery), Some(telling)) = (delivered, &mut self.telling) else { return progress };
+            };
+            let progress = self.attachment.read(true, STEPS, &mut sink);
+            let Some(delivery) = delivered else { return progress };
             let coverage = telling.with_delivery(&self.attachment);
             outgoing.deliver(&options, delivery, coverage, wall_ms);
             if !has_room(&options, outgoing) {
@@ -183,13 +187,14 @@ impl Subscription {
     fn read_values(&mut self, hub: &Hub, outgoing: &mut Outgoing) {
         let Some(values) = &mut self.values else { return };
         let (wall_ms, options) = (hub.clock().now().wall_ms, self.options);
-        let progress = values.read(true, STEPS, |_, told| match told {
+        let mut sink = |_: ChannelId, told: Told| match told {
             Told::Delivery(delivery) if delivery.retained => {
                 outgoing.deliver(&options, delivery, None, wall_ms);
                 has_room(&options, outgoing)
             }
             _ => true,
-        });
+        };
+        let progress = values.read(true, STEPS, &mut sink);
         if progress != Progress::More {
             self.values = None;
         }
@@ -212,4 +217,57 @@ impl Subscription {
 
 fn has_room(options: &Options, outgoing: &Outgoing) -> bool {
     outgoing.out.len() < outgoing.room() && (options.qos == Qos::AtMostOnce || outgoing.has_window())
+}
+
+/// Sends messages to a client that does not keep a state.
+struct Plain<'a> {
+    options: Options,
+    wants_values: bool,
+    outgoing: &'a mut Outgoing,
+    wall_ms: u64,
+    /// Where what is shared begins.
+    shared: usize,
+}
+
+impl Plain<'_> {
+    /// Whether packets are those of every other client with the same version.
+    fn is_usual(&self) -> bool {
+        let Options { qos, no_local, as_published, identifier } = self.options;
+        let is_plain = !no_local && !as_published && identifier.is_none();
+        qos == Qos::AtMostOnce && is_plain && self.outgoing.out.takes_any_length()
+    }
+}
+
+impl Sink for Plain<'_> {
+    fn tell(&mut self, _: ChannelId, told: Told) -> bool {
+        if let Told::Delivery(delivery) = told
+            && (self.wants_values || !delivery.retained)
+        {
+            self.outgoing.deliver(&self.options, delivery, None, self.wall_ms);
+            return has_room(&self.options, self.outgoing);
+        }
+        true
+    }
+
+    fn shares(&self) -> bool {
+        self.is_usual()
+    }
+
+    fn begin(&mut self) {
+        self.shared = self.outgoing.out.len();
+    }
+
+    fn is_whole(&self) -> bool {
+        self.outgoing.out.len() >= self.shared + SHARED
+    }
+
+    fn end(&mut self) -> Option<Vec<Bytes>> {
+        let written = self.outgoing.out.bytes().get(self.shared..)?;
+        Some(vec![Bytes::copy_from_slice(written)])
+    }
+
+    fn repeat(&mut self, bytes: &[Bytes]) -> bool {
+        bytes.iter().for_each(|bytes| self.outgoing.out.bytes().put_slice(bytes));
+        has_room(&self.options, self.outgoing)
+    }
 }

@@ -9,12 +9,12 @@ use whimbrel_pubsub::topic::{Subscribed, TopicFilter};
 
 use super::Gateway;
 use super::admission::Admitted;
-use super::codec::{Fault, Properties, Qos, Reason, Requested, Retained};
+use super::codec::{Fault, Properties, Qos, Reason, Requested, Retained, Version};
 use super::incoming::fault_of;
 use super::outgoing::{COVERAGE, Outgoing};
 use super::state;
 use super::subscription::{Options, Parked, ROOM, Subscription, Wanted};
-use crate::hub::{Attach, Attachment, Client, ClientId};
+use crate::hub::{Attach, Attachment, Client, ClientId, Form};
 use crate::selection::Selection;
 use crate::selector::Selector;
 
@@ -29,6 +29,7 @@ pub(super) struct Subscriptions {
     gateway: Arc<Gateway>,
     admitted: Admitted,
     client: ClientId,
+    form: Form,
     /// The client as reports name it.
     known: Arc<Client>,
     by_filter: BTreeMap<String, Subscription>,
@@ -44,11 +45,15 @@ impl Subscriptions {
         gateway: Arc<Gateway>,
         admitted: Admitted,
         (client, known): (ClientId, Arc<Client>),
+        version: Version,
     ) -> Self {
+        // No native form has so large a number.
+        let form = Form(u64::MAX - version as u64);
         Self {
             gateway,
             admitted,
             client,
+            form,
             known,
             by_filter: BTreeMap::new(),
             turn: None,
@@ -81,8 +86,13 @@ impl Subscriptions {
             let filter = parked.filter().to_owned();
             let wanted = parked.wanted();
             if self.admitted.may_subscribe(wanted.selection.filter())
-                && let Ok(subscription) =
-                    Subscription::attach(&self.gateway.hub, (self.client, &self.known), wanted, &self.notify)
+                && let Ok(subscription) = Subscription::attach(
+                    &self.gateway.hub,
+                    (self.client, &self.known),
+                    wanted,
+                    self.form,
+                    &self.notify,
+                )
             {
                 self.by_filter.insert(filter, subscription);
             }
@@ -180,16 +190,18 @@ impl Subscriptions {
     fn enter(&mut self, key: String, wanted: Wanted) -> Result<(), Fault> {
         let (hub, client) = (&self.gateway.hub, (self.client, &self.known));
         let Some(former) = self.by_filter.get_mut(&key) else {
-            let subscription = Subscription::attach(hub, client, wanted, &self.notify).map_err(fault_of)?;
+            let subscription =
+                Subscription::attach(hub, client, wanted, self.form, &self.notify).map_err(fault_of)?;
             self.by_filter.insert(key, subscription);
             return Ok(());
         };
-        let values =
-            wanted.wants_values.then(|| self.gateway.values(client.0, &wanted.selection, &self.notify));
+        let values = wanted
+            .wants_values
+            .then(|| self.gateway.values(client.0, &wanted.selection, self.form, &self.notify));
         let values = values.transpose()?;
         let options = wanted.options;
         if wanted.is_semi_durable || !former.is_of(&wanted.selection) {
-            *former = Subscription::attach(hub, client, wanted, &self.notify).map_err(fault_of)?;
+            *former = Subscription::attach(hub, client, wanted, self.form, &self.notify).map_err(fault_of)?;
         }
         former.change(options, values);
         self.notify.notify_one();
@@ -254,10 +266,11 @@ impl Gateway {
         &self,
         client: ClientId,
         selection: &Selection,
+        form: Form,
         notify: &Arc<Notify>,
     ) -> Result<Attachment, Fault> {
         let (recover, slow, start) = (Recover::First, Slow::Wait, Start::Live);
-        let attach = Attach { selection: selection.clone(), recover, slow, start, state: None };
+        let attach = Attach { selection: selection.clone(), recover, slow, start, state: None, form };
         self.hub.attach_with(client, attach, Arc::clone(notify)).map_err(fault_of)
     }
 }

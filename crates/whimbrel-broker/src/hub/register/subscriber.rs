@@ -116,6 +116,14 @@ impl SubscriberRecord {
         }
     }
 
+    /// So many messages of the channel at this place are delivered that were not published before it came.
+    #[inline]
+    pub(in super::super) fn on_passed(&self, place: usize, deliveries: u64) {
+        if let Some(place) = self.places.get(place) {
+            place.delivered.add(deliveries);
+        }
+    }
+
     /// It has read up to these places: of each channel the next arrival, and what is left of those before it came.
     pub(in super::super) fn on_read(&self, places: impl Iterator<Item = (u64, u64)>, is_idle: bool) {
         let mut is_recovering = false;

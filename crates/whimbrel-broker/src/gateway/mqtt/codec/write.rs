@@ -1,6 +1,7 @@
 //! The packets that the broker sends.
 
 use bytes::{BufMut, BytesMut};
+use whimbrel_pubsub::message::LONGEST_MESSAGE;
 
 use super::{PropertyList, Qos, Reason, Version};
 
@@ -40,6 +41,11 @@ impl Out {
     /// Sets the longest packet that the client takes, and whether it wants to be told reasons.
     pub(in super::super) fn limit(&mut self, most: usize, tells_problems: bool) {
         (self.most, self.tells_problems) = (most, tells_problems);
+    }
+
+    /// Whether the client takes packets as long as any message's.
+    pub(in super::super) fn takes_any_length(&self) -> bool {
+        self.most >= 2 * LONGEST_MESSAGE
     }
 
     pub(in super::super) fn version(&self) -> Version {

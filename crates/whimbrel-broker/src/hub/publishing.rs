@@ -1,0 +1,131 @@
+//! Messages that come together, of which subscriptions are told once.
+
+use bytes::Bytes;
+use whimbrel_pubsub::frame::Refusal;
+use whimbrel_pubsub::message::Message;
+
+use super::Hub;
+use crate::buffer::Published;
+use crate::matching::{Found, Subscription};
+
+/// The most messages that are taken before those who want them are woken.
+const MOST_TAKEN: usize = 256;
+/// The most topics of which it is remembered that all who want them are to be woken.
+const MOST_TOPICS: usize = 16;
+/// The most subscriptions that are collected before they are woken.
+const MOST_WOKEN: usize = 4_096;
+
+/// Room for finding subscriptions, which a publisher uses again and again.
+#[derive(Debug, Default)]
+pub struct Finding {
+    found: Found,
+    taken: Vec<Message>,
+    topics: Vec<Bytes>,
+    woken: Vec<Subscription>,
+    /// Whether some of the messages were published here, and not at another broker.
+    is_published: bool,
+}
+
+/// Takes messages that come together. Dropping it wakes the subscriptions to which they may go.
+#[derive(Debug)]
+pub struct Taking<'a> {
+    hub: &'a Hub,
+    finding: &'a mut Finding,
+}
+
+impl Hub {
+    /// Begins to take messages that come together.
+    pub fn taking<'a>(&'a self, finding: &'a mut Finding) -> Taking<'a> {
+        Taking { hub: self, finding }
+    }
+
+    /// Takes a message that a publisher sent, and wakes who wants it.
+    ///
+    /// # Errors
+    /// No channel has the topic, or the channel does not take the message.
+    pub fn publish(&self, message: Message, finding: &mut Finding) -> Result<Published, Refusal> {
+        self.taking(finding).publish(message)
+    }
+
+    /// Takes a message that a publisher sent. Have [`Hub::wake_for_taken`] called soon: until then nobody is told of it.
+    ///
+    /// # Errors
+    /// No channel has the topic, or the channel does not take the message.
+    pub fn take(&self, message: Message, finding: &mut Finding) -> Result<Published, Refusal> {
+        let room = self.room_of(message.topic())?;
+        // A clone shares the bytes.
+        let published = room.publish(message.clone(), self.clock.now())?;
+        if matches!(published, Published::Taken(_)) {
+            finding.is_published = true;
+            finding.note(message);
+            if finding.taken.len() >= MOST_TAKEN {
+                self.wake_for_taken(finding);
+            }
+        }
+        Ok(published)
+    }
+
+    /// Wakes the subscriptions to which the messages that were taken may go. Messages are in their buffers by now, so that whoever comes
+    /// meanwhile reads them without being woken.
+    pub fn wake_for_taken(&self, finding: &mut Finding) {
+        let Finding { found, taken, topics, woken, is_published } = finding;
+        if taken.is_empty() {
+            return;
+        }
+        if std::mem::take(is_published) {
+            self.links().wake();
+        }
+        let table = self.table();
+        for message in taken.drain(..) {
+            let topic = message.topic_bytes();
+            if topics.contains(&topic) {
+                continue;
+            }
+            table.matches(&message.to_topic(), &message, found);
+            if found.is_by_topic && topics.len() < MOST_TOPICS {
+                topics.push(topic);
+            }
+            woken.append(&mut found.subscriptions);
+            if woken.len() > MOST_WOKEN {
+                self.wake(woken);
+            }
+        }
+        drop(table);
+        topics.clear();
+        self.wake(woken);
+    }
+
+    fn wake(&self, woken: &mut Vec<Subscription>) {
+        if !woken.is_empty() {
+            let attached = self.attached();
+            woken.drain(..).for_each(|subscription| attached.wake(subscription));
+        }
+        // Others read on before what they have not looked at is overwritten.
+        if self.rooms.iter().filter(|room| room.turn_over()).count() > 0 {
+            self.attached().wake_all();
+        }
+    }
+}
+
+impl Taking<'_> {
+    /// Takes a message.
+    ///
+    /// # Errors
+    /// No channel has the topic, or the channel does not take the message.
+    pub fn publish(&mut self, message: Message) -> Result<Published, Refusal> {
+        self.hub.take(message, self.finding)
+    }
+}
+
+impl Drop for Taking<'_> {
+    fn drop(&mut self) {
+        self.hub.wake_for_taken(self.finding);
+    }
+}
+
+impl Finding {
+    /// Notes a message that was taken.
+    pub(super) fn note(&mut self, message: Message) {
+        self.taken.push(message);
+    }
+}
