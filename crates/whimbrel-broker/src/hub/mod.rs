@@ -7,6 +7,8 @@ mod attached;
 mod attachment;
 mod between;
 mod clock;
+mod group;
+mod groups;
 mod links;
 mod room;
 mod signal;
@@ -23,12 +25,14 @@ pub use attached::ClientId;
 pub use attachment::{Attach, Attachment, Progress};
 pub use between::{Aged, Outgoing};
 pub use clock::Clock;
+pub use group::{Receipt, Seat};
 pub use room::{ChannelRules, RoomReport};
 pub use turns::Turns;
 
 use crate::buffer::Published;
 use crate::matching::{Found, Limits, Table};
 use attached::Attached;
+use groups::Groups;
 use links::Links;
 use room::Room;
 
@@ -54,6 +58,7 @@ pub struct Hub {
     attached: Mutex<Attached>,
     turns: Turns,
     links: Mutex<Links>,
+    groups: Groups,
 }
 
 /// Room for finding subscriptions, which a publisher uses again and again.
@@ -69,7 +74,8 @@ impl Hub {
         let table = RwLock::new(Table::new(limits));
         let turns = Turns::default();
         let (attached, links) = (Mutex::default(), Mutex::default());
-        Arc::new(Self { name, clock, rooms, table, attached, turns, links })
+        let groups = Groups::default();
+        Arc::new(Self { name, clock, rooms, table, attached, turns, links, groups })
     }
 
     /// Returns the identity of this broker.

@@ -159,7 +159,7 @@ impl Subscription {
                     false
                 }
                 Told::Delivery(delivery) => {
-                    outgoing.deliver(&options, delivery, None, wall_ms);
+                    outgoing.deliver(&options, delivery, None, None, wall_ms);
                     has_room(&options, outgoing)
                 }
                 told => {
@@ -171,7 +171,7 @@ impl Subscription {
             });
             let (Some(delivery), Some(telling)) = (delivered, &mut self.telling) else { return progress };
             let coverage = telling.with_delivery(&self.attachment);
-            outgoing.deliver(&options, delivery, coverage, wall_ms);
+            outgoing.deliver(&options, delivery, coverage, None, wall_ms);
             if !has_room(&options, outgoing) {
                 return Progress::More;
             }
@@ -184,7 +184,7 @@ impl Subscription {
         let (wall_ms, options) = (hub.clock().now().wall_ms, self.options);
         let progress = values.read(true, STEPS, |_, told| match told {
             Told::Delivery(delivery) if delivery.retained => {
-                outgoing.deliver(&options, delivery, None, wall_ms);
+                outgoing.deliver(&options, delivery, None, None, wall_ms);
                 has_room(&options, outgoing)
             }
             _ => true,
@@ -209,6 +209,6 @@ impl Subscription {
     }
 }
 
-fn has_room(options: &Options, outgoing: &Outgoing) -> bool {
+pub(super) fn has_room(options: &Options, outgoing: &Outgoing) -> bool {
     outgoing.out.len() < outgoing.room() && (options.qos == Qos::AtMostOnce || outgoing.has_window())
 }
