@@ -7,7 +7,7 @@ mod mqtt;
 
 use std::time::{Duration, Instant};
 
-use common::Home;
+use common::{Home, whimbrel};
 use mqtt::broker::{Broker, hashed};
 use mqtt::{Raw, packet, text};
 
@@ -107,4 +107,25 @@ fn a_client_beyond_its_quota_waits_and_loses_nothing() {
     assert!(began.elapsed() > Duration::from_millis(700), "{:?}", began.elapsed());
     again.publish(0x30, "t", &[], &vec![9; 400_000]);
     assert_eq!(again.goodbye(), Some(0x97));
+}
+
+#[test]
+fn one_address_does_not_take_all_places() {
+    let config = "[mqtt]\nanonymous = true\nmax_connections_per_address = 2\nmax_attempts_per_address = 5\n\
+                  [other_clients]\nsubscribe = '#'\n";
+    let broker = start("mqtt-address", config);
+    let (mut first, second) = (broker.v5("first"), broker.v5("second"));
+    assert_eq!(Raw::open(&broker.mqtt, &[]).try_receive(), None, "a third");
+    drop(second);
+    // The place is free once the broker has noticed, if it takes attempts at all: five a second, ten at once.
+    let begin = Instant::now();
+    let connect = |client: &str| Raw::connect(&broker.mqtt, 5, 2, 60, &[], client, &[]).try_receive();
+    while connect("third").is_none() {
+        assert!(begin.elapsed() < Duration::from_secs(60));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let status = whimbrel(&broker.home).arg("status").arg(broker.home.file("broker.sock")).output().unwrap();
+    let said = String::from_utf8(status.stdout).unwrap();
+    assert!(said.contains("MQTT: ") && !said.contains(" 0 turned away"), "{said}");
+    first.expect_nothing();
 }

@@ -8,6 +8,8 @@ mod attached;
 mod attachment;
 mod between;
 mod clock;
+mod group;
+mod groups;
 mod links;
 mod publishing;
 mod register;
@@ -27,6 +29,7 @@ pub use attached::ClientId;
 pub use attachment::{Attach, Attachment, Progress};
 pub use between::{Aged, Outgoing};
 pub use clock::Clock;
+pub use group::{Receipt, Seat};
 pub use publishing::{Finding, Taking};
 pub(crate) use register::Rate;
 pub use register::{
@@ -38,6 +41,7 @@ pub use turns::Turns;
 use crate::matching::{Limits, Table};
 use alike::Kinds;
 use attached::Attached;
+use groups::Groups;
 use links::Links;
 use room::Room;
 
@@ -65,6 +69,7 @@ pub struct Hub {
     turns: Turns,
     links: Mutex<Links>,
     register: Register,
+    groups: Groups,
 }
 
 impl Hub {
@@ -76,8 +81,8 @@ impl Hub {
         let table = RwLock::new(Table::new(limits));
         let turns = Turns::default();
         let (attached, kinds, links) = (Mutex::default(), Mutex::default(), Mutex::default());
-        let register = Register::default();
-        Arc::new(Self { name, clock, rooms, table, attached, kinds, turns, links, register })
+        let (register, groups) = (Register::default(), Groups::default());
+        Arc::new(Self { name, clock, rooms, table, attached, kinds, turns, links, register, groups })
     }
 
     /// Returns the identity of this broker.

@@ -5,7 +5,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use whimbrel_pubsub::frame::{Refusal, RefusalCode};
-use whimbrel_pubsub::message::{ChannelId, Hlc, Message, Origin, PartitionId, Stamp};
+use whimbrel_pubsub::message::{BrokerId, ChannelId, Hlc, Message, Origin, PartitionId, Stamp};
 use whimbrel_pubsub::topic::TopicFilter;
 
 use crate::buffer::{self, Channel, ChannelSettings, Figures, Published, Reach, Received};
@@ -84,6 +84,11 @@ impl Room {
 
     pub(super) fn id(&self) -> ChannelId {
         self.rules.settings.id
+    }
+
+    /// The other brokers of the cluster.
+    pub(super) fn peers(&self) -> &[BrokerId] {
+        &self.rules.settings.peers
     }
 
     /// Whether messages of this topic belong to it.

@@ -124,6 +124,11 @@ fn attach(
         return Err(mistake(&"the first message on the stream subscribes to nothing"));
     };
     let Subscribe { filter, selector, kind, recover, slow } = subscribe;
+    if filter.starts_with("$share/") {
+        return Err(mistake(
+            &"clients of MQTT share subscriptions, and native ones cannot yet: subscribe to the filter itself",
+        ));
+    }
     let filter: TopicFilter = filter.parse().map_err(|error| mistake(&error))?;
     if !permissions.may_subscribe(&filter) {
         return Err(not_permitted(&filter));

@@ -78,9 +78,9 @@ impl Sources {
     /// Lets clients of MQTT in as the command line says.
     fn apply_mqtt(&self, settings: &mut Settings) -> Result<(), Misused> {
         let given = [("--mqtt", self.mqtt), ("--mqtt-websocket", self.mqtt_websocket)];
-        let given = given.into_iter().filter_map(|(option, address)| Some((option, address?)));
-        for (option, address) in
-            given.filter(|(_, address)| self.config.is_none() && !address.ip().is_loopback())
+        let mut given = given.into_iter().filter_map(|(option, address)| Some((option, address?)));
+        if self.config.is_none()
+            && let Some((option, address)) = given.find(|(_, address)| !address.ip().is_loopback())
         {
             return Err(Misused(format!(
                 "{option} {address}: others than this host's clients reach this address, and MQTT has no keys: say in a file who may connect, \

@@ -8,6 +8,7 @@ use tokio::sync::{Semaphore, watch};
 use whimbrel_pubsub::topic::TopicFilter;
 
 use super::codec::{Fault, Reason};
+use super::entrance::Guest;
 use super::passwords::{Checked, Password};
 use super::tls::Identity;
 use crate::native::Permissions;
@@ -15,8 +16,6 @@ use crate::quota::{Pace, Paces, Quota};
 
 /// The longest password, bytes.
 const LONGEST_PASSWORD: usize = 1_024;
-/// The most clients that wait for their passwords to be checked. A check takes long by design, and they are made one by one.
-const MOST_CHECKS: usize = 64;
 
 /// The clients that may connect by MQTT, and their permissions.
 #[derive(Debug, Default)]
@@ -44,8 +43,6 @@ pub struct Admission {
     rules: RwLock<Arc<Rules>>,
     changes: watch::Sender<()>,
     checked: Checked,
-    /// Clients that wait for a check.
-    waiting: Semaphore,
     /// The one check.
     checking: Semaphore,
     paces: Paces<String>,
@@ -84,7 +81,6 @@ impl Admission {
             rules: RwLock::new(Arc::new(rules)),
             changes: watch::Sender::default(),
             checked: Checked::new(),
-            waiting: Semaphore::new(MOST_CHECKS),
             checking: Semaphore::new(1),
             paces: Paces::default(),
         }
@@ -110,6 +106,7 @@ impl Admission {
     /// Lets a client in.
     pub(super) async fn admit(
         self: &Arc<Self>,
+        guest: &Guest,
         identity: Option<&Identity>,
         user: Option<&str>,
         password: Option<&[u8]>,
@@ -132,7 +129,7 @@ impl Admission {
             };
             return Err(Fault::new(Reason::NOT_AUTHORIZED, why));
         };
-        let proof = self.check(&rules, name, password.unwrap_or_default()).await?;
+        let proof = self.check(guest, &rules, name, password.unwrap_or_default()).await?;
         Ok(self.admitted(Some(name), proof))
     }
 
@@ -142,7 +139,7 @@ impl Admission {
         Admitted { admission: Arc::clone(self), user: user.map(str::to_owned), proof, pace }
     }
 
-    async fn check(&self, rules: &Rules, name: &str, password: &[u8]) -> Result<Proof, Fault> {
+    async fn check(&self, guest: &Guest, rules: &Rules, name: &str, password: &[u8]) -> Result<Proof, Fault> {
         let wrong = || Fault::new(Reason::BAD_PASSWORD, "the user or the password is wrong");
         if password.len() > LONGEST_PASSWORD {
             return Err(wrong());
@@ -157,7 +154,7 @@ impl Admission {
         }
         let busy =
             || Fault::new(Reason::UNAVAILABLE, "too many passwords are being checked: try again later");
-        let _waiting = self.waiting.try_acquire().map_err(|_| busy())?;
+        let _waiting = guest.check().ok_or_else(busy)?;
         let _checking = self.checking.acquire().await.map_err(|_| busy())?;
         let (stored, given) = (hash.clone(), password.to_vec());
         let is_right = tokio::task::spawn_blocking(move || stored.is(&given)).await.unwrap_or(false);

@@ -13,6 +13,10 @@ use super::Limits;
 const MOST_PENDING: usize = 2_048;
 /// The most addresses whose attempts are counted. Attempts from further ones are not.
 const MOST_ADDRESSES: usize = 65_536;
+/// The most clients that wait for their passwords to be checked. A check takes long by design, and they are made one by one.
+const MOST_CHECKS: usize = 64;
+/// The most of them from one address.
+const MOST_CHECKS_OF_ADDRESS: usize = 16;
 /// Attempts may come together that are permitted within this time.
 const BURST: Duration = Duration::from_secs(2);
 
@@ -43,6 +47,8 @@ struct Inner {
     pending: BTreeMap<u64, (Network, Arc<Notify>)>,
     last: u64,
     connections: usize,
+    /// Passwords that wait to be checked.
+    checks: usize,
     turned_away: u64,
 }
 
@@ -51,6 +57,7 @@ struct Inner {
 struct Comers {
     connections: usize,
     pending: usize,
+    checks: usize,
     /// The time at which no attempt will count any more.
     forgotten: Instant,
 }
@@ -63,6 +70,10 @@ pub(super) struct Guest {
     number: u64,
     evicted: Arc<Notify>,
 }
+
+/// A place among the passwords that wait to be checked.
+#[derive(Debug)]
+pub(super) struct Check<'a>(&'a Guest);
 
 /// The connections as they are counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -162,7 +173,7 @@ impl Inner {
 
 impl Comers {
     fn new(now: Instant) -> Self {
-        Self { connections: 0, pending: 0, forgotten: now }
+        Self { connections: 0, pending: 0, checks: 0, forgotten: now }
     }
 }
 
@@ -175,6 +186,31 @@ impl Guest {
     /// The client has said who it is. Returns whether it still has its place.
     pub(super) fn settle(&self) -> bool {
         self.entrance.inner().settle(self.number)
+    }
+}
+
+impl Guest {
+    /// Takes a place among the passwords that wait to be checked. `None`: there is none for its address.
+    pub(super) fn check(&self) -> Option<Check<'_>> {
+        let mut inner = self.entrance.inner();
+        let Inner { networks, checks, .. } = &mut *inner;
+        let comers = networks.get_mut(&self.network)?;
+        if *checks >= MOST_CHECKS || comers.checks >= MOST_CHECKS_OF_ADDRESS {
+            return None;
+        }
+        *checks += 1;
+        comers.checks += 1;
+        Some(Check(self))
+    }
+}
+
+impl Drop for Check<'_> {
+    fn drop(&mut self) {
+        let mut inner = self.0.entrance.inner();
+        inner.checks -= 1;
+        if let Some(comers) = inner.networks.get_mut(&self.0.network) {
+            comers.checks -= 1;
+        }
     }
 }
 
@@ -233,6 +269,18 @@ mod tests {
         now += BURST;
         entrance.tick(now);
         assert!(entrance.inner().networks.is_empty());
+    }
+
+    #[test]
+    fn passwords_of_one_address_leave_room_for_those_of_others() {
+        let (entrance, now) = (entrance(1_000, 1_000, 1_000), Instant::now());
+        let guests: Vec<_> = (0..20).map(|_| entrance.enter(address("192.0.2.1"), now).unwrap()).collect();
+        let checks: Vec<_> = guests.iter().filter_map(Guest::check).collect();
+        assert_eq!(checks.len(), MOST_CHECKS_OF_ADDRESS);
+        let other = entrance.enter(address("192.0.2.2"), now).unwrap();
+        assert!(other.check().is_some());
+        drop(checks);
+        assert!(guests[19].check().is_some());
     }
 
     #[test]

@@ -44,7 +44,7 @@ pub(super) async fn run(
     stop: watch::Receiver<()>,
 ) {
     let entered = tokio::select! {
-        entered = enter(&gateway, &door, stream) => entered,
+        entered = enter(&gateway, &door, stream, &guest) => entered,
         () = guest.evicted() => None,
     };
     if let Some((connected, link, out)) = entered
@@ -59,6 +59,7 @@ async fn enter(
     gateway: &Gateway,
     door: &Door,
     stream: TcpStream,
+    guest: &Guest,
 ) -> Option<(Connected, Link<Box<dyn Wire>>, Out)> {
     let most = gateway.limits.max_packet.min(LONGEST_CONNECT);
     let hello = async {
@@ -70,7 +71,7 @@ async fn enter(
     // Before a client has said who it is, there is no way to answer.
     let (identity, link, (kind, body)) = timeout(CONNECT, hello).await.ok().flatten()?;
     let mut out = Out::new(Connect::version_of(&body));
-    match connect(gateway, identity.as_ref(), kind, &body, &mut out).await {
+    match connect(gateway, guest, identity.as_ref(), kind, &body, &mut out).await {
         Ok(connected) => return Some((connected, link, out)),
         Err(fault) if kind >> 4 == 1 => refuse(&mut out, &fault),
         Err(_) => {}
@@ -98,6 +99,7 @@ struct Connected {
 
 async fn connect(
     gateway: &Gateway,
+    guest: &Guest,
     identity: Option<&Identity>,
     kind: u8,
     body: &[u8],
@@ -113,7 +115,7 @@ async fn connect(
         return Err(Fault::new(Reason::AUTH_METHOD, "the broker knows no authentication methods"));
     }
     let (client, is_assigned) = client_of(&connect)?;
-    let admitted = gateway.admission.admit(identity, connect.user, connect.password).await?;
+    let admitted = gateway.admission.admit(guest, identity, connect.user, connect.password).await?;
     let will = will_of(&admitted, &connect)?;
     let expiry = expiry_of(&connect);
     let entered = gateway.clients.enter((admitted.user().cloned(), client.clone())).await;
@@ -134,7 +136,6 @@ async fn connect(
         properties.u16(0x21, MOST_UNRELEASED);
         properties.u32(0x27, u32::try_from(gateway.limits.max_packet).unwrap_or(u32::MAX));
         properties.u16(0x22, MOST_ALIASES);
-        properties.byte(0x2a, 0);
         if is_assigned {
             properties.binary(0x12, client.as_bytes());
         }
@@ -163,7 +164,7 @@ impl Connected {
         let name = admitted.user().map_or_else(|| client.clone(), |user| format!("{user}/{client}"));
         let known = Arc::new(Client::new(&name, Some(from)));
         let kept = away.session.map(|(kept, _)| kept).unwrap_or_default();
-        let Kept { subscriptions: parked, in_flight, received } = kept;
+        let Kept { subscriptions: parked, shared, in_flight, received } = kept;
         let incoming =
             Incoming::new(Arc::clone(&gateway), (admitted.clone(), &known), terms.version, received);
         let mut outgoing = Outgoing::new(out, window, incoming.publisher(), &admitted.quota());
@@ -173,7 +174,7 @@ impl Connected {
         changes.mark_changed();
         let mut subscriptions =
             Subscriptions::new(Arc::clone(&gateway), admitted.clone(), (random(), known), terms.version);
-        subscriptions.resume(parked);
+        subscriptions.resume(parked, shared);
         Session { gateway, admitted, changes, link, place, terms, incoming, outgoing, subscriptions, stop }
             .run()
             .await;

@@ -1,8 +1,9 @@
 //! The state of a session while its client is away.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::outgoing::InFlight;
+use super::shared::Shared;
 use super::subscription::Parked;
 
 /// The session of a client that is away. No message waits in it but those that the client did not acknowledge: the rest is in the
@@ -10,6 +11,8 @@ use super::subscription::Parked;
 #[derive(Debug, Default)]
 pub(super) struct Kept {
     pub(super) subscriptions: Vec<Parked>,
+    /// Seats in groups, by the texts with which the client subscribed.
+    pub(super) shared: BTreeMap<String, Shared>,
     pub(super) in_flight: InFlight,
     /// Messages at QoS 2 that came and were not released.
     pub(super) received: BTreeSet<u16>,
@@ -19,6 +22,7 @@ impl Kept {
     /// About how many bytes it takes.
     pub(super) fn bytes(&self) -> usize {
         let subscriptions: usize = self.subscriptions.iter().map(Parked::bytes).sum();
-        512 + subscriptions + self.in_flight.bytes() + self.received.len() * 4
+        let shared: usize = self.shared.values().map(Shared::bytes).sum();
+        512 + subscriptions + shared + self.in_flight.bytes() + self.received.len() * 4
     }
 }

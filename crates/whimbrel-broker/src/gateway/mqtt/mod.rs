@@ -16,6 +16,7 @@ mod message;
 mod outgoing;
 mod passwords;
 mod session;
+mod shared;
 mod state;
 mod subscription;
 mod subscriptions;

@@ -8,6 +8,7 @@ use whimbrel_pubsub::message::{Message, PublisherId, Stamp};
 use super::codec::{Out, PropertyList, Qos, Version};
 use super::message::{expiry_of, is_at_most_once, properties_of};
 use super::subscription::{Options, ROOM};
+use crate::hub::Receipt;
 use crate::quota::Quota;
 
 /// The most messages that a client may not have acknowledged. A client of MQTT 5 may ask for fewer.
@@ -27,13 +28,15 @@ pub(super) struct InFlight {
 }
 
 /// A message as it was sent, so that it can be sent again.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Sent {
     message: Message,
     stamp: Stamp,
     retain: bool,
     identifier: Option<u32>,
     coverage: Option<String>,
+    /// Gives it to another member of a group if it is dropped.
+    receipt: Option<Receipt>,
 }
 
 impl InFlight {
@@ -41,29 +44,45 @@ impl InFlight {
         self.bytes
     }
 
-    fn insert(&mut self, sent: Sent) -> u16 {
+    fn next(&mut self) -> u16 {
         // There are fewer than identifiers.
-        let id = loop {
+        loop {
             self.last = self.last.checked_add(1).unwrap_or(1);
             if !self.sent.contains_key(&self.last) {
-                break self.last;
+                return self.last;
             }
-        };
-        self.bytes += sent.bytes();
-        self.sent.insert(id, sent);
-        id
+        }
     }
 
+    fn insert(&mut self, id: u16, sent: Sent) {
+        self.bytes += sent.bytes();
+        self.sent.insert(id, sent);
+    }
+
+    /// Is done with a message.
     fn remove(&mut self, id: u16) -> bool {
-        let removed = self.sent.remove(&id);
-        self.bytes -= removed.as_ref().map_or(0, Sent::bytes);
-        removed.is_some()
+        let Some(sent) = self.sent.remove(&id) else { return false };
+        self.bytes -= sent.bytes();
+        sent.settle();
+        true
+    }
+
+    /// Leaves out messages of groups: other members get them.
+    fn give_back(&mut self) {
+        self.sent.retain(|_, sent| sent.receipt.is_none());
+        self.bytes = self.sent.values().map(Sent::bytes).sum();
     }
 }
 
 impl Sent {
     fn bytes(&self) -> usize {
         self.message.encoded().len() + self.coverage.as_ref().map_or(0, String::len) + 128
+    }
+
+    fn settle(self) {
+        if let Some(receipt) = self.receipt {
+            receipt.settle();
+        }
     }
 
     /// Writes the message. Returns whether the client takes one so long.
@@ -133,7 +152,8 @@ impl Outgoing {
     }
 
     /// Returns the messages that the client did not acknowledge.
-    pub(super) fn into_in_flight(self) -> InFlight {
+    pub(super) fn into_in_flight(mut self) -> InFlight {
+        self.in_flight.give_back();
         self.in_flight
     }
 
@@ -148,6 +168,7 @@ impl Outgoing {
         options: &Options,
         delivery: Delivery,
         coverage: Option<String>,
+        receipt: Option<Receipt>,
         wall_ms: u64,
     ) {
         let Delivery { message, stamp, retained, .. } = delivery;
@@ -157,15 +178,18 @@ impl Outgoing {
         }
         let retain = if options.as_published { message.is_retained() } else { retained };
         let qos = if is_at_most_once(&message) { Qos::AtMostOnce } else { options.qos };
-        let sent = Sent { message, stamp, retain, identifier: options.identifier, coverage };
+        let sent = Sent { message, stamp, retain, identifier: options.identifier, coverage, receipt };
         if qos == Qos::AtMostOnce {
             sent.write(&mut self.out, None, wall_ms);
+            sent.settle();
             return;
         }
-        let id = self.in_flight.insert(sent.clone());
+        let id = self.in_flight.next();
         // What is too long for the client is treated as if it had it.
-        if !sent.write(&mut self.out, Some(id), wall_ms) {
-            self.in_flight.remove(id);
+        if sent.write(&mut self.out, Some(id), wall_ms) {
+            self.in_flight.insert(id, sent);
+        } else {
+            sent.settle();
         }
     }
 }

@@ -89,9 +89,10 @@ impl<S: AsyncRead + AsyncWrite> Session<S> {
             drop(gateway.hub.publish(message, &mut Finding::default()));
         }
         let session = (!terms.expiry.is_zero()).then(|| {
-            let subscriptions = subscriptions.park();
+            let (subscriptions, shared) = subscriptions.park();
             let kept = Kept {
                 subscriptions,
+                shared,
                 in_flight: outgoing.into_in_flight(),
                 received: incoming.into_received(),
             };

@@ -176,7 +176,7 @@ impl Subscription {
             let progress = self.attachment.read(true, STEPS, &mut sink);
             let Some(delivery) = delivered else { return progress };
             let coverage = telling.with_delivery(&self.attachment);
-            outgoing.deliver(&options, delivery, coverage, wall_ms);
+            outgoing.deliver(&options, delivery, coverage, None, wall_ms);
             if !has_room(&options, outgoing) {
                 return Progress::More;
             }
@@ -189,7 +189,7 @@ impl Subscription {
         let (wall_ms, options) = (hub.clock().now().wall_ms, self.options);
         let mut sink = |_: ChannelId, told: Told| match told {
             Told::Delivery(delivery) if delivery.retained => {
-                outgoing.deliver(&options, delivery, None, wall_ms);
+                outgoing.deliver(&options, delivery, None, None, wall_ms);
                 has_room(&options, outgoing)
             }
             _ => true,
@@ -215,7 +215,7 @@ impl Subscription {
     }
 }
 
-fn has_room(options: &Options, outgoing: &Outgoing) -> bool {
+pub(super) fn has_room(options: &Options, outgoing: &Outgoing) -> bool {
     outgoing.out.len() < outgoing.room() && (options.qos == Qos::AtMostOnce || outgoing.has_window())
 }
 
@@ -243,7 +243,7 @@ impl Sink for Plain<'_> {
         if let Told::Delivery(delivery) = told
             && (self.wants_values || !delivery.retained)
         {
-            self.outgoing.deliver(&self.options, delivery, None, self.wall_ms);
+            self.outgoing.deliver(&self.options, delivery, None, None, self.wall_ms);
             return has_room(&self.options, self.outgoing);
         }
         true

@@ -12,6 +12,7 @@ use super::admission::Admitted;
 use super::codec::{Fault, Properties, Qos, Reason, Requested, Retained, Version};
 use super::incoming::fault_of;
 use super::outgoing::{COVERAGE, Outgoing};
+use super::shared::Shared;
 use super::state;
 use super::subscription::{Options, Parked, ROOM, Subscription, Wanted};
 use crate::hub::{Attach, Attachment, Client, ClientId, Form};
@@ -33,6 +34,8 @@ pub(super) struct Subscriptions {
     /// The client as reports name it.
     known: Arc<Client>,
     by_filter: BTreeMap<String, Subscription>,
+    /// Seats in groups, by the texts with which the client subscribed.
+    shared: BTreeMap<String, Shared>,
     /// Where the next round begins, so that no subscription waits for others forever.
     turn: Option<String>,
     notify: Arc<Notify>,
@@ -56,6 +59,7 @@ impl Subscriptions {
             form,
             known,
             by_filter: BTreeMap::new(),
+            shared: BTreeMap::new(),
             turn: None,
             notify: Arc::default(),
             has_no_local: false,
@@ -68,7 +72,8 @@ impl Subscriptions {
             let why = "the broker's settings do not let you in any more";
             return Err(Fault::new(Reason::NOT_AUTHORIZED, why));
         }
-        let mut filters = self.by_filter.values().map(Subscription::filter);
+        let shared = self.shared.values().map(Shared::filter);
+        let mut filters = self.by_filter.values().map(Subscription::filter).chain(shared);
         match filters.find(|filter| !self.admitted.may_subscribe(filter)) {
             Some(filter) => Err(not_permitted(filter)),
             None => Ok(()),
@@ -81,7 +86,10 @@ impl Subscriptions {
     }
 
     /// Attaches again what was kept. A subscription that is not permitted any more is left out.
-    pub(super) fn resume(&mut self, parked: Vec<Parked>) {
+    pub(super) fn resume(&mut self, parked: Vec<Parked>, shared: BTreeMap<String, Shared>) {
+        self.shared = shared;
+        self.shared.retain(|_, shared| self.admitted.may_subscribe(shared.filter()));
+        self.shared.values_mut().for_each(|shared| shared.resume(&self.notify));
         for parked in parked {
             let filter = parked.filter().to_owned();
             let wanted = parked.wanted();
@@ -101,8 +109,9 @@ impl Subscriptions {
     }
 
     /// Returns the subscriptions as they are kept while the client is away.
-    pub(super) fn park(self) -> Vec<Parked> {
-        self.by_filter.into_values().map(Subscription::park).collect()
+    pub(super) fn park(self) -> (Vec<Parked>, BTreeMap<String, Shared>) {
+        let shared = self.shared.into_iter().map(|(text, shared)| (text, shared.park()));
+        (self.by_filter.into_values().map(Subscription::park).collect(), shared.collect())
     }
 
     /// Whether messages have to carry the name of their publisher.
@@ -143,15 +152,16 @@ impl Subscriptions {
     ) -> Result<Reason, Fault> {
         let Subscribed { group, filter } = Subscribed::parse(requested.filter)
             .map_err(|error| Fault::new(Reason::FILTER_INVALID, error.to_string()))?;
-        if group.is_some() {
-            return Err(Fault::new(Reason::SHARED, "this broker has no shared subscriptions"));
-        }
         if !self.admitted.may_subscribe(&filter) {
             return Err(not_permitted(&filter));
         }
-        let key = filter.as_str().to_owned();
+        let key = match group {
+            Some(_) => requested.filter.to_owned(),
+            None => filter.as_str().to_owned(),
+        };
         let most = self.admitted.quota().subscriptions(self.gateway.limits.max_subscriptions);
-        if self.by_filter.len() >= most && !self.by_filter.contains_key(&key) {
+        let is_new = !self.by_filter.contains_key(&key) && !self.shared.contains_key(&key);
+        if is_new && self.by_filter.len() + self.shared.len() >= most {
             return Err(Fault::new(Reason::QUOTA, format!("a client has at most {most} subscriptions")));
         }
         let mistake = |why: String| Fault::new(Reason::IMPLEMENTATION, why);
@@ -166,6 +176,15 @@ impl Subscriptions {
         let identifier = properties.subscription;
         let options =
             Options { qos, no_local: requested.no_local, as_published: requested.as_published, identifier };
+        if let Some(group) = group {
+            if said.is_some() {
+                return Err(mistake(
+                    "a shared subscription has no whimbrel-coverage: the group has one, here".to_owned(),
+                ));
+            }
+            self.enter_group(key, group.as_str(), Selection::new(filter, selector), options)?;
+            return Ok(Reason(qos as u8));
+        }
         let former = self.by_filter.get(&key);
         let wanted = Wanted {
             selection: Selection::new(filter, selector),
@@ -184,6 +203,22 @@ impl Subscriptions {
             is_semi_durable: said.is_some(),
         };
         self.enter(key, wanted).map(|()| Reason(qos as u8))
+    }
+
+    /// Takes a seat in a group, or changes how its messages are sent.
+    fn enter_group(
+        &mut self,
+        text: String,
+        group: &str,
+        selection: Selection,
+        options: Options,
+    ) -> Result<(), Fault> {
+        if self.shared.get_mut(&text).is_some_and(|former| former.change(&selection, options)) {
+            return Ok(());
+        }
+        let shared = Shared::join(&self.gateway.hub, self.client, group, selection, options, &self.notify);
+        self.shared.insert(text, shared.map_err(fault_of)?);
+        Ok(())
     }
 
     /// Attaches a subscription. One with the same filter gives way, and none of its messages is lost.
@@ -218,10 +253,10 @@ impl Subscriptions {
 
     /// Ends subscriptions. Returns the answer for each filter.
     pub(super) fn unsubscribe(&mut self, filters: &[&str]) -> Vec<Reason> {
-        let remove = |filter: &&str| match self.by_filter.remove(*filter) {
-            Some(_) => Reason::SUCCESS,
-            None if Subscribed::parse(filter).is_err() => Reason::FILTER_INVALID,
-            None => Reason::NO_SUBSCRIPTION,
+        let remove = |filter: &&str| match (self.by_filter.remove(*filter), self.shared.remove(*filter)) {
+            (Some(_), _) | (_, Some(_)) => Reason::SUCCESS,
+            _ if Subscribed::parse(filter).is_err() => Reason::FILTER_INVALID,
+            _ => Reason::NO_SUBSCRIPTION,
         };
         let reasons = filters.iter().map(remove).collect();
         self.look_for_no_local();
@@ -247,7 +282,10 @@ impl Subscriptions {
                 self.turn = Some(key);
             }
         }
+        let wall_ms = hub.clock().now().wall_ms;
+        self.shared.values_mut().for_each(|shared| shared.read(wall_ms, outgoing));
         self.by_filter.values().any(|subscription| subscription.is_ready() && subscription.may_send(outgoing))
+            || self.shared.values().any(|shared| shared.is_ready(outgoing))
     }
 
     /// Has what is covered told without messages.

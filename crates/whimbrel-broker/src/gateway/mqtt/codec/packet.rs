@@ -179,6 +179,9 @@ impl<'a> Requested<'a> {
             _ => return Err(Fault::protocol("retain handling is 0, 1 or 2")),
         };
         let (no_local, as_published) = (options & 4 != 0, options & 8 != 0);
+        if no_local && filter.starts_with("$share/") {
+            return Err(Fault::protocol("a shared subscription cannot leave out the client's own messages"));
+        }
         Ok(Self { filter, qos: Qos::of(options & 3)?, no_local, as_published, retained })
     }
 }

@@ -1,0 +1,78 @@
+//! A client's seat in a group, which shares the messages of one filter.
+
+use std::sync::Arc;
+
+use tokio::sync::Notify;
+use whimbrel_pubsub::frame::Refusal;
+use whimbrel_pubsub::topic::TopicFilter;
+
+use super::outgoing::Outgoing;
+use super::subscription::{Options, has_room};
+use crate::hub::{ClientId, Hub, Seat};
+use crate::selection::Selection;
+
+/// A subscription of a client to `$share/GROUP/FILTER`. It is kept with the session: the group waits for a member that is away if there is
+/// nobody else.
+#[derive(Debug)]
+pub(super) struct Shared {
+    selection: Selection,
+    options: Options,
+    seat: Seat,
+}
+
+impl Shared {
+    pub(super) fn join(
+        hub: &Arc<Hub>,
+        client: ClientId,
+        group: &str,
+        selection: Selection,
+        options: Options,
+        notify: &Arc<Notify>,
+    ) -> Result<Self, Refusal> {
+        let seat = hub.join(client, group, selection.clone(), Arc::clone(notify))?;
+        Ok(Self { selection, options, seat })
+    }
+
+    pub(super) fn filter(&self) -> &TopicFilter {
+        self.selection.filter()
+    }
+
+    /// Sends differently from now on, if the selection is the same.
+    pub(super) fn change(&mut self, selection: &Selection, options: Options) -> bool {
+        let text = |selection: &Selection| selection.selector().map(ToString::to_string);
+        let is_same = text(&self.selection) == text(selection);
+        if is_same {
+            self.options = options;
+        }
+        is_same
+    }
+
+    pub(super) fn is_ready(&self, outgoing: &Outgoing) -> bool {
+        has_room(&self.options, outgoing) && self.seat.is_ready()
+    }
+
+    /// Sends what is there for this member, as far as the client has room.
+    pub(super) fn read(&mut self, wall_ms: u64, outgoing: &mut Outgoing) {
+        while has_room(&self.options, outgoing)
+            && let Some((delivery, receipt)) = self.seat.take()
+        {
+            outgoing.deliver(&self.options, delivery, None, Some(receipt), wall_ms);
+        }
+    }
+
+    /// The client is away.
+    pub(super) fn park(mut self) -> Self {
+        self.seat.go_away();
+        self
+    }
+
+    /// The client is back.
+    pub(super) fn resume(&mut self, notify: &Arc<Notify>) {
+        self.seat.come_back(Arc::clone(notify));
+    }
+
+    /// About how many bytes it takes while the client is away.
+    pub(super) fn bytes(&self) -> usize {
+        1_024 + self.selection.filter().as_str().len()
+    }
+}
