@@ -7,9 +7,12 @@ mod attached;
 mod attachment;
 mod between;
 mod clock;
+mod keeper;
 mod links;
+mod logging;
 mod room;
 mod signal;
+mod storing;
 mod turns;
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -23,12 +26,16 @@ pub use attached::ClientId;
 pub use attachment::{Attach, Attachment, Progress};
 pub use between::{Aged, Outgoing};
 pub use clock::Clock;
+pub use keeper::{AttachDurable, DurableAttachment, DurableReport, LogReport, MOST_OF_CLIENT, StorePlace};
+pub use logging::{Durability, DurableRules};
 pub use room::{ChannelRules, RoomReport};
+pub use storing::{NotTaken, Storing};
 pub use turns::Turns;
 
 use crate::buffer::Published;
 use crate::matching::{Found, Limits, Table};
 use attached::Attached;
+use keeper::Keeper;
 use links::Links;
 use room::Room;
 
@@ -54,6 +61,7 @@ pub struct Hub {
     attached: Mutex<Attached>,
     turns: Turns,
     links: Mutex<Links>,
+    keeper: Keeper,
 }
 
 /// Room for finding subscriptions, which a publisher uses again and again.
@@ -62,14 +70,26 @@ pub struct Finding(Found);
 
 impl Hub {
     /// A broker with these channels. A message belongs to the first whose filters match its topic; one that no channel has is refused.
+    /// It keeps nothing on disk.
     pub fn new(name: BrokerName, channels: Vec<ChannelRules>, limits: Limits) -> Arc<Self> {
+        Self::with_store(name, channels, limits, StorePlace::nowhere())
+    }
+
+    /// A broker with these channels, which keeps durable ones at `place`. [`Hub::open_store`] opens what is there.
+    pub fn with_store(
+        name: BrokerName,
+        channels: Vec<ChannelRules>,
+        limits: Limits,
+        place: StorePlace,
+    ) -> Arc<Self> {
         let own = Origin { broker: name.broker, epoch: random() };
         let clock = Clock::start();
         let rooms = channels.into_iter().map(|rules| Room::new(rules, own, clock.now().time)).collect();
         let table = RwLock::new(Table::new(limits));
         let turns = Turns::default();
         let (attached, links) = (Mutex::default(), Mutex::default());
-        Arc::new(Self { name, clock, rooms, table, attached, turns, links })
+        let keeper = Keeper::new(place);
+        Arc::new(Self { name, clock, rooms, table, attached, turns, links, keeper })
     }
 
     /// Returns the identity of this broker.
@@ -82,19 +102,33 @@ impl Hub {
         &self.clock
     }
 
-    /// Takes a message that a publisher sent, and wakes who wants it.
+    /// Takes a message that a publisher sent, and wakes who wants it. Nobody waits until it is on disk.
     ///
     /// # Errors
     /// No channel has the topic, or the channel does not take the message.
     pub fn publish(&self, message: Message, finding: &mut Finding) -> Result<Published, Refusal> {
-        let room = self.room_of(message.topic())?;
+        let (published, storing) = self.publish_safely(message, finding)?;
+        drop(storing);
+        Ok(published)
+    }
+
+    /// Takes a message that a publisher sent, and wakes who wants it. It is to be acknowledged once the second part says so.
+    ///
+    /// # Errors
+    /// No channel has the topic, or the channel does not take the message.
+    pub fn publish_safely(
+        &self,
+        message: Message,
+        finding: &mut Finding,
+    ) -> Result<(Published, Storing), NotTaken> {
+        let room = self.room_of(message.topic()).map_err(NotTaken::Refused)?;
         // A clone shares the bytes.
-        let published = room.publish(message.clone(), self.clock.now())?;
+        let (published, storing) = room.publish(message.clone(), self.clock.now())?;
         if matches!(published, Published::Taken(_)) {
             self.wake_for(room, &message, finding);
             self.links().wake();
         }
-        Ok(published)
+        Ok((published, storing))
     }
 
     /// Has the next messages of all channels published after `former`.

@@ -1,27 +1,26 @@
 //! A client's session.
 
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
+use tokio::time::sleep;
 use whimbrel::{Mocket, PublicKey, StreamId};
-use whimbrel_pubsub::frame::{BrokerFrame, ClientFrame, Credit, Refusal, RefusalCode, Welcome};
-use whimbrel_pubsub::message::{Hlc, Message};
+use whimbrel_pubsub::frame::{BrokerFrame, ClientFrame, Welcome};
 
 use super::openings::Openings;
+use super::publishing::{AGAIN, CREDIT, Publishing};
+use super::subscriber::Who;
 use super::{Access, subscriber};
-use crate::buffer::Published;
-use crate::hub::{ClientId, Finding, Hub};
+use crate::hub::{ClientId, Hub};
 
 /// How long a client may take to say hello.
 const HELLO: Duration = Duration::from_secs(10);
 /// The most messages that are taken before they are acknowledged together.
 const BATCH: usize = 256;
-/// The most that a client may publish before an answer has come.
-/// Repeated publications are recognised within a window that is not smaller.
-const CREDIT: Credit = Credit { messages: 1_000, bytes: 4 << 20 };
 /// The stream of what belongs to none.
 const NO_STREAM: StreamId = StreamId(0);
 /// Closing a session for what the client did wrong.
@@ -32,8 +31,9 @@ pub(super) async fn run(hub: Arc<Hub>, mocket: Mocket, access: Arc<Access>) {
     if mocket.established().await.is_err() {
         return;
     }
-    let client = client_of(mocket.peer_key());
-    let mut session = Session { hub, mocket, access, client, finding: Finding::default(), next: 1 };
+    let key = mocket.peer_key();
+    let publishing = Publishing::new(Arc::clone(&hub), Arc::clone(&access), key);
+    let mut session = Session { hub, mocket, access, client: client_of(key), publishing };
     if let Err(why) = session.serve().await {
         session.mocket.close(MISUSED, &why).await;
     }
@@ -50,34 +50,7 @@ struct Session {
     mocket: Mocket,
     access: Arc<Access>,
     client: ClientId,
-    finding: Finding,
-    /// The number of the next message that is published.
-    next: u64,
-}
-
-/// Answers to what was published, the usual ones in ranges.
-#[derive(Default)]
-struct Answers {
-    taken: Option<(u64, u64, Hlc)>,
-    frames: Vec<Bytes>,
-}
-
-impl Answers {
-    fn taken(&mut self, number: u64, latest: Hlc) {
-        let first = self.taken.map_or(number, |(first, ..)| first);
-        self.taken = Some((first, number, latest));
-    }
-
-    fn refused(&mut self, number: u64, refusal: Refusal) {
-        self.close();
-        self.frames.push(BrokerFrame::Refused(number, refusal).encode());
-    }
-
-    fn close(&mut self) {
-        if let Some((first, last, latest)) = self.taken.take() {
-            self.frames.push(BrokerFrame::Published { first, last, latest }.encode());
-        }
-    }
+    publishing: Publishing,
 }
 
 impl Session {
@@ -102,7 +75,7 @@ impl Session {
         let (mut received, mut openings) = (Vec::new(), Openings::default());
         loop {
             tokio::select! {
-                number = self.mocket.recv_many(&mut received, BATCH) => {
+                number = self.mocket.recv_many(&mut received, BATCH), if !self.publishing.is_holding() => {
                     if number.is_err() {
                         return Ok(());
                     }
@@ -114,13 +87,23 @@ impl Session {
                             return Err("the client opens too many streams at once".to_owned());
                         }
                     }
-                    let answers = self.publish(published)?;
-                    for answer in answers {
-                        if self.mocket.send(answer).await.is_err() {
-                            return Ok(());
-                        }
+                    self.publishing.take(published)?;
+                    // What needs no disk is answered at once.
+                    let known = std::future::poll_fn(|cx| Poll::Ready(self.publishing.answers.poll(cx))).await;
+                    if !self.answer(known).await {
+                        return Ok(());
+                    }
+                    if self.publishing.exceeds_credit() {
+                        return Err("the client publishes more than its credit".to_owned());
                     }
                 }
+                known = self.publishing.answers.next(), if !self.publishing.answers.is_empty() => {
+                    if !self.answer(known).await {
+                        return Ok(());
+                    }
+                    self.publishing.go_on();
+                }
+                () = sleep(AGAIN), if self.publishing.is_holding() => self.publishing.go_on(),
                 stream = self.mocket.accept_messages() => {
                     let Ok(stream) = stream else { return Ok(()) };
                     let permissions = self.access.of(self.mocket.peer_key().as_ref());
@@ -128,84 +111,21 @@ impl Session {
                     let hub = Arc::clone(&self.hub);
                     let first = openings.accept(stream.id());
                     let roomy = Arc::clone(&roomy);
-                    subscribers.spawn(subscriber::run(hub, stream, first, self.client, permissions, most, roomy));
+                    let who = Who { client: self.client, key: self.mocket.peer_key() };
+                    subscribers.spawn(subscriber::run(hub, stream, first, who, permissions, most, roomy));
                 }
                 Some(_) = subscribers.join_next() => {}
             }
         }
     }
 
-    /// Takes what was published. Returns the answers.
-    fn publish(&mut self, received: Vec<Bytes>) -> Result<Vec<Bytes>, String> {
-        let key = self.mocket.peer_key();
-        let permissions = self.access.of(key.as_ref());
-        let mut answers = Answers::default();
-        for payload in received {
-            let (number, message) = match ClientFrame::parse(&payload) {
-                Ok(ClientFrame::Publish(number, message)) => (number, Ok(message)),
-                Ok(ClientFrame::Hello(_)) => return Err("the client says hello a second time".to_owned()),
-                Err(error) => match ClientFrame::number_of(&payload) {
-                    Some(number) => (number, Err(Refusal::new(RefusalCode::Mistake, error))),
-                    None => return Err(error.to_string()),
-                },
-            };
-            if number != self.next {
-                return Err(format!("message {number} was published where {} was due", self.next));
-            }
-            self.next += 1;
-            let permitted = message.and_then(|message| may_publish(&permissions, key.as_ref(), message));
-            match permitted.and_then(|message| self.hub.publish(message, &mut self.finding)) {
-                Ok(Published::Taken(stamp) | Published::Repeated(stamp)) => {
-                    answers.taken(number, stamp.published)
-                }
-                Err(refusal) => answers.refused(number, refusal),
+    /// Sends answers. Returns whether that was possible.
+    async fn answer(&self, frames: Vec<Bytes>) -> bool {
+        for frame in frames {
+            if self.mocket.send(frame).await.is_err() {
+                return false;
             }
         }
-        answers.close();
-        Ok(answers.frames)
-    }
-}
-
-fn may_publish(
-    permissions: &super::Permissions,
-    key: Option<&PublicKey>,
-    message: Message,
-) -> Result<Message, Refusal> {
-    if !permissions.may_publish(message.topic()) {
-        let topic = message.topic();
-        return Err(Refusal::new(
-            RefusalCode::NotPermitted,
-            format_args!("you may not publish to `{topic}`"),
-        ));
-    }
-    let publisher = message.publication().map(|publication| publication.publisher);
-    if publisher.is_some_and(|publisher| !key.is_some_and(|key| publisher.is_of_client(key.as_bytes()))) {
-        return Err(Refusal::new(
-            RefusalCode::NotPermitted,
-            "the publisher's id is another client's: begin it with the first 8 bytes of your key",
-        ));
-    }
-    Ok(message)
-}
-
-#[cfg(test)]
-mod tests {
-    use whimbrel_pubsub::message::{Draft, Publication, PublisherId};
-
-    use super::super::Permissions;
-    use super::*;
-
-    #[test]
-    fn regression_a_client_cannot_publish_as_another() {
-        let key = PublicKey::new([7; 32]).unwrap();
-        let publish = |publisher| {
-            let publication = Some(Publication { publisher, number: 9 });
-            let message = Draft { topic: "t", publication, ..Draft::default() }.finish().unwrap();
-            may_publish(&Permissions::everything(), Some(&key), message)
-        };
-        assert!(publish(PublisherId::of_client(&[7; 32], 5)).is_ok());
-        for of_another in [PublisherId::of_client(&[8; 32], 5), PublisherId(5)] {
-            assert_eq!(publish(of_another).unwrap_err().code, RefusalCode::NotPermitted);
-        }
+        true
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use tokio::sync::Semaphore;
 use tokio::time::{MissedTickBehavior, interval, timeout};
-use whimbrel::{MessageStream, Sender};
+use whimbrel::{MessageStream, PublicKey, Sender};
 use whimbrel_pubsub::coverage::Told;
 use whimbrel_pubsub::frame::{
     Kind, Refusal, RefusalCode, Start, Subscribe, Subscribed, SubscriberFrame, SubscriptionFrame, Telling,
@@ -14,7 +14,7 @@ use whimbrel_pubsub::frame::{
 use whimbrel_pubsub::message::ChannelId;
 use whimbrel_pubsub::topic::TopicFilter;
 
-use super::Permissions;
+use super::{Permissions, durable};
 use crate::hub::{Attach, Attachment, ClientId, Hub, Progress};
 use crate::selection::Selection;
 use crate::selector::Selector;
@@ -22,21 +22,29 @@ use crate::selector::Selector;
 /// How long a client may take to say what it wants on a stream.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The longest time until a subscription is told its coverage, even if no message comes.
-const COVER_EVERY: Duration = Duration::from_secs(5);
+pub(super) const COVER_EVERY: Duration = Duration::from_secs(5);
 /// The most arrivals that are looked at in one go.
 const STEPS: u32 = 4_096;
 /// The most bytes that are read before they are sent.
-const BYTES: usize = 64 << 10;
+pub(super) const BYTES: usize = 64 << 10;
 /// The subscriptions of a session that may have so much read and not sent. Others read a packet at a time, so that many that the client
 /// does not read hold little.
 pub(super) const ROOMY: usize = 32;
+
+/// Whose subscription it is.
+#[derive(Clone, Copy)]
+pub(super) struct Who {
+    /// The number by which its limits are kept.
+    pub(super) client: ClientId,
+    pub(super) key: Option<PublicKey>,
+}
 
 /// Serves a subscription until its stream or session ends. `first` is its first message, if that came already.
 pub(super) async fn run(
     hub: Arc<Hub>,
     mut stream: MessageStream,
     first: Option<Bytes>,
-    client: ClientId,
+    who: Who,
     permissions: Arc<Permissions>,
     most: usize,
     roomy: Arc<Semaphore>,
@@ -49,7 +57,15 @@ pub(super) async fn run(
             _ => return,
         },
     };
-    let attached = attach(&hub, client, &permissions, &first);
+    let attached = match SubscriberFrame::parse(&first) {
+        Ok(SubscriberFrame::Subscribe(subscribe)) if matches!(subscribe.kind, Kind::Durable { .. }) => {
+            drop(first);
+            return durable::run(hub, stream, who, subscribe, &permissions, Packing::new(most)).await;
+        }
+        Ok(SubscriberFrame::Subscribe(subscribe)) => attach(&hub, who.client, &permissions, subscribe),
+        Ok(SubscriberFrame::End(name)) => return durable::end(hub, &sender, who, name).await,
+        _ => Err(mistake("the first message on the stream subscribes to nothing")),
+    };
     drop(first);
     let ended = match attached {
         Ok((attachment, subscribed)) => {
@@ -72,23 +88,10 @@ fn attach(
     hub: &Arc<Hub>,
     client: ClientId,
     permissions: &Permissions,
-    first: &[u8],
+    subscribe: Subscribe,
 ) -> Result<(Attachment, Subscribed), Refusal> {
-    let mistake = |error: &dyn std::fmt::Display| Refusal::new(RefusalCode::Mistake, error);
-    let Ok(SubscriberFrame::Subscribe(subscribe)) = SubscriberFrame::parse(first) else {
-        return Err(mistake(&"the first message on the stream subscribes to nothing"));
-    };
     let Subscribe { filter, selector, kind, recover, slow } = subscribe;
-    let filter: TopicFilter = filter.parse().map_err(|error| mistake(&error))?;
-    if !permissions.may_subscribe(&filter) {
-        return Err(Refusal::new(
-            RefusalCode::NotPermitted,
-            format_args!("you may not subscribe to `{filter}`"),
-        ));
-    }
-    let selector = selector.map(|text| Selector::parse(&text).map(Arc::new));
-    let selector = selector.transpose().map_err(|error| mistake(&error))?;
-    let normal = selector.as_ref().map(ToString::to_string);
+    let selection = selected(permissions, &filter, selector.as_deref())?;
     let (state, start) = match kind {
         Kind::Nondurable => (None, Start::Live),
         Kind::SemiDurable { id, generation, cluster, start } => {
@@ -101,14 +104,33 @@ fn attach(
             }
             (Some((id, generation)), start)
         }
-        Kind::Durable { .. } => {
-            return Err(Refusal::new(RefusalCode::Mistake, "this broker keeps no durable subscriptions"));
-        }
+        Kind::Durable { .. } => return Err(mistake("a durable subscription is attached otherwise")),
     };
-    let selection = Selection::new(filter, selector);
+    let normal = selection.selector().map(ToString::to_string);
     let attachment = hub.attach(client, Attach { selection, recover, slow, start, state })?;
     let subscribed = Subscribed { selector: normal, channels: attachment.channels() };
     Ok((attachment, subscribed))
+}
+
+/// Reads what is selected, and looks whether the client may have it.
+pub(super) fn selected(
+    permissions: &Permissions,
+    filter: &str,
+    selector: Option<&str>,
+) -> Result<Selection, Refusal> {
+    let filter: TopicFilter = filter.parse().map_err(mistake)?;
+    if !permissions.may_subscribe(&filter) {
+        return Err(Refusal::new(
+            RefusalCode::NotPermitted,
+            format_args!("you may not subscribe to `{filter}`"),
+        ));
+    }
+    let selector = selector.map(|text| Selector::parse(text).map(Arc::new)).transpose();
+    Ok(Selection::new(filter, selector.map_err(mistake)?))
+}
+
+pub(super) fn mistake(why: impl std::fmt::Display) -> Refusal {
+    Refusal::new(RefusalCode::Mistake, why)
 }
 
 /// Tells the subscriber what there is, until the stream ends. Returns why the broker ends it.
@@ -158,22 +180,22 @@ async fn serve(
 
 /// Packs what is told into messages that fit into one packet each.
 #[derive(Default)]
-struct Packing {
+pub(super) struct Packing {
     most: usize,
     /// The bytes that may be packed now.
-    room: usize,
+    pub(super) room: usize,
     open: Option<(ChannelId, Telling)>,
     full: Vec<Bytes>,
     bytes: usize,
 }
 
 impl Packing {
-    fn new(most: usize) -> Self {
+    pub(super) fn new(most: usize) -> Self {
         Self { most, room: most, ..Self::default() }
     }
 
     /// Adds something. Returns whether more may be added.
-    fn add(&mut self, channel: ChannelId, told: &Told) -> bool {
+    pub(super) fn add(&mut self, channel: ChannelId, told: &Told) -> bool {
         let length = match told {
             Told::Delivery(delivery) => delivery.message.encoded().len() + 16,
             _ => 48,
@@ -195,7 +217,7 @@ impl Packing {
         self.full.extend(self.open.take().map(|(_, telling)| telling.finish()));
     }
 
-    fn take(&mut self) -> Vec<Bytes> {
+    pub(super) fn take(&mut self) -> Vec<Bytes> {
         self.close();
         self.bytes = 0;
         std::mem::take(&mut self.full)

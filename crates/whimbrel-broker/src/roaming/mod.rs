@@ -11,7 +11,7 @@ mod arriving;
 mod counting;
 mod judging;
 mod reader;
-mod reading;
+pub(crate) mod reading;
 mod retaining;
 mod telling;
 mod wish;

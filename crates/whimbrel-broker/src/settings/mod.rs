@@ -4,6 +4,7 @@ mod channel;
 mod client;
 mod mqtt;
 mod peer;
+mod store;
 
 use serde::{Deserialize, Serialize};
 use whimbrel::{PublicKey, TransportConfig};
@@ -15,6 +16,7 @@ pub use channel::{ChannelSection, PartitionSection, PolicyName};
 pub use client::{ClientSection, OtherClients};
 pub use mqtt::{MqttSection, UserSection};
 pub use peer::PeerSection;
+pub use store::StoreSection;
 
 use crate::backbone::Peer;
 use crate::gateway::mqtt::Rules;
@@ -39,6 +41,8 @@ pub struct Settings {
     /// The permissions of clients that are not listed. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub other_clients: Option<OtherClients>,
+    /// Where durable channels and subscriptions are kept.
+    pub store: StoreSection,
     /// Where to listen.
     pub listen: ListenSettings,
     /// Where clients of MQTT come in.

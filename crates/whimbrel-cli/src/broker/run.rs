@@ -16,6 +16,7 @@ use whimbrel_service::key::{default_key_file, own_or_new};
 use whimbrel_service::{Command, ListenOptions, Listening, Service};
 
 use super::mqtt::Mqtt;
+use super::report::report;
 use super::sources::Sources;
 use crate::monitor;
 use crate::output::{note, print_line};
@@ -46,7 +47,12 @@ impl RunCommand {
         let settings = self.sources.read()?;
         let rules = settings.rules()?;
         let Listening { endpoint, url } = self.listen(&settings).await?;
-        let hub = Hub::new(settings.name(&endpoint.public_key()), rules, Limits::default());
+        let own = endpoint.public_key();
+        let hub = Hub::with_store(settings.name(&own), rules, Limits::default(), settings.store.place(&own));
+        // Nothing is served before what was promised is known.
+        let opening = Arc::clone(&hub);
+        let opened = tokio::task::spawn_blocking(move || opening.open_store()).await?;
+        opened.map_err(anyhow::Error::msg)?.into_iter().for_each(|notice| note(format_args!("{notice}")));
         let (clients, others) = settings.permissions()?;
         let access = Arc::new(Access::new(clients, others));
         let joined: Arc<OnceLock<Arc<Mesh>>> = Arc::default();
@@ -58,6 +64,7 @@ impl RunCommand {
         drop(joined.set(Arc::clone(&mesh)));
         let serving = tokio::spawn(serve(Arc::clone(&hub), mesh, endpoint.clone(), Arc::clone(&access)));
         let ticking = tokio::spawn(tick(Arc::clone(&hub)));
+        let keeping = tokio::spawn(Arc::clone(&hub).look_after_store(|told| note(format_args!("{told}"))));
         let mqtt = Mqtt::start(&hub, self.sources.mqtt(&settings)?, &settings).await?;
         print_line(format_args!("listening {url}"))?;
         if let Some(mqtt) = &mqtt {
@@ -70,6 +77,8 @@ impl RunCommand {
         service.finish(0, "the broker was stopped", STOP_PATIENCE).await?;
         serving.abort();
         ticking.abort();
+        keeping.abort();
+        tokio::task::spawn_blocking(move || hub.close_store()).await?;
         Ok(())
     }
 
@@ -163,22 +172,4 @@ async fn tick(hub: Arc<Hub>) {
         interval.tick().await;
         hub.tick();
     }
-}
-
-fn report(hub: &Hub, linked: usize) -> serde_json::Value {
-    let name = hub.name();
-    let channels = hub.report().into_iter().map(|room| {
-        let partitions = room.partitions.iter().map(|figures| {
-            serde_json::json!({
-                "messages": figures.messages, "bytes": figures.bytes, "room": figures.room, "overwritten": figures.overwritten,
-            })
-        });
-        serde_json::json!({
-            "name": room.name, "arrived": room.arrived, "retained": room.retained, "partitions": partitions.collect::<Vec<_>>(),
-        })
-    });
-    serde_json::json!({
-        "name": name.name, "cluster": name.cluster.to_string(), "subscriptions": hub.subscriptions(), "linked": linked,
-        "channels": channels.collect::<Vec<_>>(),
-    })
 }
