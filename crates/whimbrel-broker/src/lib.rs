@@ -4,6 +4,7 @@
 
 pub mod backbone;
 pub mod buffer;
+pub mod durable;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod gateway;

@@ -42,7 +42,11 @@ fn the_example_has_the_defaults_and_what_it_shows_is_right() {
 fn the_defaults_of_channels_and_partitions_are_those_of_the_example() {
     let channel = &whole().channels[0];
     let least: ChannelSection = parse("[[channel]]\nname = 'prices'\n").channels.remove(0);
-    let with = ChannelSection { partitions: channel.partitions.clone(), ..least };
+    // Those without a default are examples.
+    let (durable, max_bytes, max_age) = (channel.durable, channel.max_bytes, channel.max_age);
+    assert!(durable && max_bytes.is_some() && max_age.is_some());
+    let with =
+        ChannelSection { partitions: channel.partitions.clone(), durable, max_bytes, max_age, ..least };
     assert_eq!(value(channel), value(&with));
     let least =
         parse("[[channel]]\nname = 'a'\n[[channel.partition]]\n").channels.remove(0).partitions.remove(0);

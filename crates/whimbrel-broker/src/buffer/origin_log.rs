@@ -155,6 +155,13 @@ impl OriginLog {
         self.known.lower(least.max(first.saturating_sub(1)));
     }
 
+    /// Notes that `range` came here in a former run. What is not held of it counts as overwritten.
+    pub(super) fn remember(&mut self, range: Range, now: Time) {
+        let new: Vec<Range> = self.received.gaps(range).collect();
+        new.into_iter().for_each(|gap| self.lose(gap));
+        self.hear(range.last, now);
+    }
+
     /// Notes that no broker has `range`.
     fn lose(&mut self, range: Range) {
         self.received.insert(range);

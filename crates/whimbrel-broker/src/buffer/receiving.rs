@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use whimbrel_pubsub::coverage::Range;
+use whimbrel_pubsub::coverage::{Range, Ranges};
 use whimbrel_pubsub::message::{Hlc, LAST_SEQUENCE, Message, Stamp};
 
 use super::origins::Origins;
@@ -26,6 +26,8 @@ pub enum Received {
     Taken,
     /// It is here already, or was.
     Known,
+    /// It cannot be kept now, and is still missing.
+    Deferred,
 }
 
 impl Channel {
@@ -34,6 +36,19 @@ impl Channel {
     /// # Errors
     /// It has to be retained and there is no room, or the origin has no sequence left. Nothing is changed then.
     pub fn publish(&mut self, message: Message, now: Now) -> Result<Published, Refusal> {
+        self.publish_if(message, now, |_| Ok(()))
+    }
+
+    /// Takes a message as [`Channel::publish`] does, if `keep` keeps it under the name that it gets.
+    ///
+    /// # Errors
+    /// As there, or `keep` fails. Nothing is changed then.
+    pub fn publish_if<E: From<Refusal>>(
+        &mut self,
+        message: Message,
+        now: Now,
+        keep: impl FnOnce(&Stamp) -> Result<(), E>,
+    ) -> Result<Published, E> {
         if let Some(former) =
             message.publication().and_then(|publication| self.publications.find(publication))
             && !planted(Mutant::RepeatedTakenHere)
@@ -43,13 +58,14 @@ impl Channel {
         self.check_retained(&message)?;
         let sequence = self.origins.at(Origins::OWN).map_or(0, |log| log.highest()) + 1;
         if sequence > LAST_SEQUENCE {
-            return Err(Refusal::Exhausted);
+            return Err(Refusal::Exhausted.into());
         }
         let partition = self.partition_of(&message);
-        let ordinal = &mut self.ordinals[usize::from(partition.0)];
-        *ordinal += 1;
+        let ordinal = self.ordinals[usize::from(partition.0)] + 1;
         let published = self.clock.tick(now.wall_ms);
-        let stamp = Stamp { origin: self.own, sequence, partition, ordinal: *ordinal, published };
+        let stamp = Stamp { origin: self.own, sequence, partition, ordinal, published };
+        keep(&stamp)?;
+        self.ordinals[usize::from(partition.0)] = ordinal;
         if let Some(publication) = message.publication() {
             self.publications.note(publication, stamp);
         }
@@ -74,6 +90,21 @@ impl Channel {
         age: Duration,
         now: Now,
     ) -> Result<Received, Refusal> {
+        self.receive_if(stamp, message, age, now, || true)
+    }
+
+    /// Takes a message as [`Channel::receive`] does, if `keep` keeps it. Otherwise it is still missing.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn receive_if(
+        &mut self,
+        stamp: Stamp,
+        message: Message,
+        age: Duration,
+        now: Now,
+        keep: impl FnOnce() -> bool,
+    ) -> Result<Received, Refusal> {
         if usize::from(stamp.partition.0) >= self.partitions.len() {
             return Err(Refusal::Partition(stamp.partition));
         }
@@ -84,6 +115,9 @@ impl Channel {
         }
         if stamp.origin == self.own {
             return Err(Refusal::NotPublishedHere);
+        }
+        if !keep() {
+            return Ok(Received::Deferred);
         }
         self.clock.observe(stamp.published, now.wall_ms);
         if let Some(publication) = message.publication()
@@ -152,6 +186,15 @@ impl Channel {
         self.slots.insert(slot);
         partition.take(&facts, now.time);
         self.overwrite(stamp.partition, now.time);
+    }
+
+    /// Notes that `ranges` of an origin came here in a former run, whether they are held or not.
+    pub fn remember(&mut self, origin: whimbrel_pubsub::message::Origin, ranges: &Ranges, now: Time) {
+        // One origin too many is asked for again, and then received again.
+        let Some(log) = self.origins.entry(origin, &self.settings, now) else { return };
+        for range in ranges.iter() {
+            log.remember(range, now);
+        }
     }
 
     /// Whether all of `range` of an own or another origin came here; for tests and status.

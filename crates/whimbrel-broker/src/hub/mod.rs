@@ -10,11 +10,14 @@ mod between;
 mod clock;
 mod group;
 mod groups;
+mod keeper;
 mod links;
+mod logging;
 mod publishing;
 mod register;
 mod room;
 mod signal;
+mod storing;
 mod turns;
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -30,18 +33,22 @@ pub use attachment::{Attach, Attachment, Progress};
 pub use between::{Aged, Outgoing};
 pub use clock::Clock;
 pub use group::{Receipt, Seat};
+pub use keeper::{AttachDurable, DurableAttachment, DurableReport, LogReport, MOST_OF_CLIENT, StorePlace};
+pub use logging::{Durability, DurableRules};
 pub use publishing::{Finding, Taking};
 pub(crate) use register::Rate;
 pub use register::{
     Change, Client, Flow, LOOK, Promise, PublisherRecord, Publishing, Register, SubscriberRecord, Sums,
 };
 pub use room::{ChannelRules, RoomReport};
+pub use storing::{NotTaken, Storing};
 pub use turns::Turns;
 
 use crate::matching::{Limits, Table};
 use alike::Kinds;
 use attached::Attached;
 use groups::Groups;
+use keeper::Keeper;
 use links::Links;
 use room::Room;
 
@@ -70,19 +77,31 @@ pub struct Hub {
     links: Mutex<Links>,
     register: Register,
     groups: Groups,
+    keeper: Keeper,
 }
 
 impl Hub {
     /// A broker with these channels. A message belongs to the first whose filters match its topic; one that no channel has is refused.
+    /// It keeps nothing on disk.
     pub fn new(name: BrokerName, channels: Vec<ChannelRules>, limits: Limits) -> Arc<Self> {
+        Self::with_store(name, channels, limits, StorePlace::nowhere())
+    }
+
+    /// A broker with these channels, which keeps durable ones at `place`. [`Hub::open_store`] opens what is there.
+    pub fn with_store(
+        name: BrokerName,
+        channels: Vec<ChannelRules>,
+        limits: Limits,
+        place: StorePlace,
+    ) -> Arc<Self> {
         let own = Origin { broker: name.broker, epoch: random() };
         let clock = Clock::start();
         let rooms = channels.into_iter().map(|rules| Room::new(rules, own, clock.now().time)).collect();
         let table = RwLock::new(Table::new(limits));
         let turns = Turns::default();
         let (attached, kinds, links) = (Mutex::default(), Mutex::default(), Mutex::default());
-        let (register, groups) = (Register::default(), Groups::default());
-        Arc::new(Self { name, clock, rooms, table, attached, kinds, turns, links, register, groups })
+        let (register, groups, keeper) = (Register::default(), Groups::default(), Keeper::new(place));
+        Arc::new(Self { name, clock, rooms, table, attached, kinds, turns, links, register, groups, keeper })
     }
 
     /// Returns the identity of this broker.

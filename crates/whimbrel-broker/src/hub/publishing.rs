@@ -4,7 +4,7 @@ use bytes::Bytes;
 use whimbrel_pubsub::frame::Refusal;
 use whimbrel_pubsub::message::Message;
 
-use super::Hub;
+use super::{Hub, NotTaken, Storing};
 use crate::buffer::Published;
 use crate::matching::{Found, Subscription};
 
@@ -47,14 +47,29 @@ impl Hub {
         self.taking(finding).publish(message)
     }
 
-    /// Takes a message that a publisher sent. Have [`Hub::wake_for_taken`] called soon: until then nobody is told of it.
+    /// Takes a message that a publisher sent. Have [`Hub::wake_for_taken`] called soon: until then nobody is told of it. Nobody waits until it
+    /// is on disk.
     ///
     /// # Errors
     /// No channel has the topic, or the channel does not take the message.
     pub fn take(&self, message: Message, finding: &mut Finding) -> Result<Published, Refusal> {
-        let room = self.room_of(message.topic())?;
+        let (published, storing) = self.take_safely(message, finding)?;
+        drop(storing);
+        Ok(published)
+    }
+
+    /// Takes a message as [`Hub::take`] does. It is to be acknowledged once the second part says so.
+    ///
+    /// # Errors
+    /// No channel has the topic, or the channel does not take the message.
+    pub fn take_safely(
+        &self,
+        message: Message,
+        finding: &mut Finding,
+    ) -> Result<(Published, Storing), NotTaken> {
+        let room = self.room_of(message.topic()).map_err(NotTaken::Refused)?;
         // A clone shares the bytes.
-        let published = room.publish(message.clone(), self.clock.now())?;
+        let (published, storing) = room.publish(message.clone(), self.clock.now())?;
         if matches!(published, Published::Taken(_)) {
             finding.is_published = true;
             finding.note(message);
@@ -62,7 +77,7 @@ impl Hub {
                 self.wake_for_taken(finding);
             }
         }
-        Ok(published)
+        Ok((published, storing))
     }
 
     /// Wakes the subscriptions to which the messages that were taken may go. Messages are in their buffers by now, so that whoever comes

@@ -4,12 +4,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
-use whimbrel_pubsub::frame::{Refusal, RefusalCode};
 use whimbrel_pubsub::message::{BrokerId, ChannelId, Hlc, Message, Origin, PartitionId, Stamp};
 use whimbrel_pubsub::topic::TopicFilter;
 
+use super::logging::{Durability, DurableRules, Logging};
+use super::storing::{NotTaken, Storing};
 use crate::buffer::{self, Channel, ChannelSettings, Figures, Published, Reach, Received};
 use crate::selection::{PartitionRule, Selection};
+use crate::store::{Entry, Log, LogSettings};
 use crate::{Now, Time};
 
 /// All subscriptions read on once in so many arrivals of the smallest partition's size.
@@ -26,6 +28,8 @@ pub struct ChannelRules {
     pub partitions: Vec<PartitionRule>,
     /// How it is buffered.
     pub settings: ChannelSettings,
+    /// How it is kept on disk.
+    pub durable: DurableRules,
 }
 
 impl ChannelRules {
@@ -40,6 +44,7 @@ impl ChannelRules {
             topics: vec![all.clone()],
             partitions: vec![PartitionRule::new(all, None)],
             settings: ChannelSettings::new(ChannelId(0)),
+            durable: DurableRules { when: Durability::WhenWanted, log: LogSettings::default() },
         }
     }
 }
@@ -49,6 +54,7 @@ impl ChannelRules {
 pub(super) struct Room {
     rules: ChannelRules,
     channel: RwLock<Channel>,
+    logging: Logging,
     /// Arrivals between two turns in which all subscriptions read on.
     turn: u64,
     /// Arrivals since the last.
@@ -79,7 +85,7 @@ impl Room {
         let smallest = rules.settings.partitions.iter().map(|partition| partition.size.messages).min();
         let turn = (smallest.unwrap_or(0) / TURNS).max(1);
         let channel = RwLock::new(Channel::new(rules.settings.clone(), own, now));
-        Self { rules, channel, turn, since_turn: AtomicU64::new(0) }
+        Self { rules, channel, logging: Logging::default(), turn, since_turn: AtomicU64::new(0) }
     }
 
     pub(super) fn id(&self) -> ChannelId {
@@ -101,21 +107,76 @@ impl Room {
         self.rules.topics.iter().any(|filter| filter.overlaps(selection.filter()))
     }
 
+    /// Whether all topics of a filter belong to it, unless an earlier channel has them.
+    pub(super) fn has_all(&self, filter: &TopicFilter) -> bool {
+        self.rules.topics.iter().any(|own| own.covers(filter))
+    }
+
     /// How much of each partition a selection reaches.
     pub(super) fn reach(&self, selection: &Selection) -> Vec<Reach> {
         self.rules.partitions.iter().map(|rule| selection.reach(rule)).collect()
     }
 
-    pub(super) fn publish(&self, message: Message, now: Now) -> Result<Published, Refusal> {
-        let published = self.write().publish(message, now).map_err(|refused| {
-            let code = match refused {
-                buffer::Refusal::Retained => RefusalCode::Limit,
-                _ => RefusalCode::Unavailable,
-            };
-            Refusal::new(code, refused)
+    /// Takes a message that is published here. In a durable channel it is also appended to the log, in the order of sequences.
+    pub(super) fn publish(&self, message: Message, now: Now) -> Result<(Published, Storing), NotTaken> {
+        let mut ticket = None;
+        let published = self.write().publish_if::<NotTaken>(message.clone(), now, |stamp| {
+            ticket = self
+                .logging
+                .append(stamp, &message, Duration::ZERO, now)
+                .map_err(|error| NotTaken::of(&error))?;
+            Ok(())
         })?;
+        let storing = match (published, self.logging.log()) {
+            (Published::Repeated(stamp), Some(log)) => {
+                let entry = Entry { stamp, arrived_ms: now.wall_ms, age: Duration::ZERO, message };
+                Storing::again(log.clone(), entry)
+            }
+            _ => Storing::of(ticket),
+        };
         self.since_turn.fetch_add(1, Ordering::Relaxed);
-        Ok(published)
+        Ok((published, storing))
+    }
+
+    /// When it is kept on disk.
+    pub(super) fn durability(&self) -> Durability {
+        self.rules.durable.when
+    }
+
+    /// The settings of its log.
+    pub(super) fn log_settings(&self) -> &LogSettings {
+        &self.rules.durable.log
+    }
+
+    /// Its human-readable name.
+    pub(super) fn name(&self) -> &str {
+        &self.rules.name
+    }
+
+    /// The log behind it.
+    pub(super) fn logging(&self) -> &Logging {
+        &self.logging
+    }
+
+    /// Appends to `log` from now on. Returns the highest sequence of each origin that came before.
+    pub(super) fn begin_logging(&self, log: Log) -> Vec<(Origin, u64)> {
+        let channel = self.write();
+        self.logging.begin(log);
+        channel.heads()
+    }
+
+    /// Appends nothing from now on.
+    pub(super) fn end_logging(&self) {
+        let _nobody_publishes = self.write();
+        self.logging.end();
+    }
+
+    /// Takes a message that was stored in a former run.
+    pub(super) fn restore(&self, entry: Entry, now: Now) {
+        let Entry { stamp, arrived_ms, age, message } = entry;
+        let since = Duration::from_millis(now.wall_ms.saturating_sub(arrived_ms));
+        // The channel may be organised otherwise since; the log has the message all the same.
+        self.write().receive(stamp, message, age.saturating_add(since), now).ok();
     }
 
     pub(super) fn receive(
@@ -125,11 +186,29 @@ impl Room {
         age: Duration,
         now: Now,
     ) -> Result<Received, buffer::Refusal> {
-        let received = self.write().receive(stamp, message, age, now)?;
+        // What cannot be appended now is asked for again.
+        let keep = || self.logging.append(&stamp, &message, age, now).is_ok();
+        let received = self.write().receive_if(stamp, message.clone(), age, now, keep)?;
         if received == Received::Taken {
             self.since_turn.fetch_add(1, Ordering::Relaxed);
         }
         Ok(received)
+    }
+
+    /// The number of messages that its buffer holds at most.
+    pub(super) fn buffered(&self) -> u64 {
+        let partitions = self.rules.settings.partitions.iter();
+        partitions.fold(0, |sum, partition| sum.saturating_add(partition.size.messages))
+    }
+
+    /// Whether no other broker carries it.
+    pub(super) fn is_alone(&self) -> bool {
+        self.rules.settings.peers.is_empty()
+    }
+
+    /// This run of this broker.
+    pub(super) fn own(&self) -> Origin {
+        self.read().own()
     }
 
     /// The highest own sequence.

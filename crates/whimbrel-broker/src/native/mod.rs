@@ -1,7 +1,10 @@
 //! Native clients: sessions of Whimbrel's transport, with the frames of [`whimbrel_pubsub::frame`].
 
 mod access;
+mod answers;
+mod durable;
 mod openings;
+mod publishing;
 mod session;
 mod subscriber;
 

@@ -14,7 +14,7 @@ use whimbrel_pubsub::frame::{
 use whimbrel_pubsub::message::ChannelId;
 use whimbrel_pubsub::topic::TopicFilter;
 
-use super::{Access, Permissions};
+use super::{Access, Permissions, durable};
 use crate::hub::{Attach, Attachment, Client, ClientId, Form, Hub, Progress, Promise, Sink};
 use crate::quota::Quota;
 use crate::selection::Selection;
@@ -23,22 +23,27 @@ use crate::selector::Selector;
 /// How long a client may take to say what it wants on a stream.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The longest time until a subscription is told its coverage, even if no message comes.
-const COVER_EVERY: Duration = Duration::from_secs(5);
+pub(super) const COVER_EVERY: Duration = Duration::from_secs(5);
 /// The most arrivals that are looked at in one go.
 const STEPS: u32 = 4_096;
 /// The most bytes that are read before they are sent.
-const BYTES: usize = 64 << 10;
+pub(super) const BYTES: usize = 64 << 10;
 /// The subscriptions of a session that may have so much read and not sent. Others read a packet at a time, so that many that the client
 /// does not read hold little.
 pub(super) const ROOMY: usize = 32;
 
-/// The permissions of a client, as they are at the time.
-pub(super) struct Rights {
-    pub(super) access: Arc<Access>,
+/// Whose subscription it is.
+pub(super) struct Who {
+    /// The number by which its limits are kept.
+    pub(super) client: ClientId,
     pub(super) key: Option<PublicKey>,
+    /// The client as reports name it.
+    pub(super) known: Arc<Client>,
+    pub(super) access: Arc<Access>,
 }
 
-impl Rights {
+impl Who {
+    /// The permissions of the client, as they are now.
     fn permissions(&self) -> Arc<Permissions> {
         self.access.of(self.key.as_ref())
     }
@@ -49,8 +54,7 @@ pub(super) async fn run(
     hub: Arc<Hub>,
     mut stream: MessageStream,
     first: Option<Bytes>,
-    (client, known): (ClientId, Arc<Client>),
-    rights: Rights,
+    who: Who,
     most: usize,
     roomy: Arc<Semaphore>,
 ) {
@@ -63,9 +67,18 @@ pub(super) async fn run(
         },
     };
     // What changes from here on is noticed.
-    let mut changes = rights.access.changes();
-    let permissions = rights.permissions();
-    let attached = attach(&hub, (client, &known), &permissions, most, &first);
+    let mut changes = who.access.changes();
+    let permissions = who.permissions();
+    let packing = Packing::new(most, permissions.quota.queued(BYTES));
+    let attached = match SubscriberFrame::parse(&first) {
+        Ok(SubscriberFrame::Subscribe(subscribe)) if matches!(subscribe.kind, Kind::Durable { .. }) => {
+            drop(first);
+            return durable::run(hub, stream, (who, changes), subscribe, &permissions, packing).await;
+        }
+        Ok(SubscriberFrame::Subscribe(subscribe)) => attach(&hub, &who, &permissions, most, subscribe),
+        Ok(SubscriberFrame::End(name)) => return durable::end(hub, &sender, &who, name).await,
+        _ => Err(mistake("the first message on the stream subscribes to nothing")),
+    };
     drop(first);
     let ended = match attached {
         Ok((attachment, filter, subscribed)) => {
@@ -73,10 +86,9 @@ pub(super) async fn run(
             if sender.send(frame).await.is_err() {
                 return;
             }
-            let packing = Packing::new(most, permissions.quota.queued(BYTES));
             tokio::select! {
                 ended = serve(&hub, attachment, &mut stream, &sender, packing, &roomy) => ended,
-                () = revoked(&rights, &filter, &mut changes) => Some(not_permitted(&filter)),
+                () = revoked(&who, &filter, &mut changes) => Some(not_permitted(&filter)),
             }
         }
         Err(refusal) => Some(refusal),
@@ -88,16 +100,16 @@ pub(super) async fn run(
 }
 
 /// Waits until the client may not subscribe to `filter` any more.
-async fn revoked(rights: &Rights, filter: &TopicFilter, changes: &mut watch::Receiver<()>) {
+pub(super) async fn revoked(who: &Who, filter: &TopicFilter, changes: &mut watch::Receiver<()>) {
     while changes.changed().await.is_ok() {
-        if !rights.permissions().may_subscribe(filter) {
+        if !who.permissions().may_subscribe(filter) {
             return;
         }
     }
     std::future::pending().await
 }
 
-fn not_permitted(filter: &TopicFilter) -> Refusal {
+pub(super) fn not_permitted(filter: &TopicFilter) -> Refusal {
     Refusal::new(RefusalCode::NotPermitted, format_args!("you may not subscribe to `{filter}`"))
 }
 
@@ -114,28 +126,13 @@ pub(super) async fn refuse(mut stream: MessageStream, quota: Quota) {
 /// Attaches what the first message asks for.
 fn attach(
     hub: &Arc<Hub>,
-    (client, known): (ClientId, &Arc<Client>),
+    who: &Who,
     permissions: &Permissions,
     most: usize,
-    first: &[u8],
+    subscribe: Subscribe,
 ) -> Result<(Attachment, TopicFilter, Subscribed), Refusal> {
-    let mistake = |error: &dyn std::fmt::Display| Refusal::new(RefusalCode::Mistake, error);
-    let Ok(SubscriberFrame::Subscribe(subscribe)) = SubscriberFrame::parse(first) else {
-        return Err(mistake(&"the first message on the stream subscribes to nothing"));
-    };
     let Subscribe { filter, selector, kind, recover, slow } = subscribe;
-    if filter.starts_with("$share/") {
-        return Err(mistake(
-            &"clients of MQTT share subscriptions, and native ones cannot yet: subscribe to the filter itself",
-        ));
-    }
-    let filter: TopicFilter = filter.parse().map_err(|error| mistake(&error))?;
-    if !permissions.may_subscribe(&filter) {
-        return Err(not_permitted(&filter));
-    }
-    let selector = selector.map(|text| Selector::parse(&text).map(Arc::new));
-    let selector = selector.transpose().map_err(|error| mistake(&error))?;
-    let normal = selector.as_ref().map(ToString::to_string);
+    let selection = selected(permissions, &filter, selector.as_deref())?;
     let (state, start) = match kind {
         Kind::Nondurable => (None, Start::Live),
         Kind::SemiDurable { id, generation, cluster, start } => {
@@ -148,18 +145,40 @@ fn attach(
             }
             (Some((id, generation)), start)
         }
-        Kind::Durable { .. } => {
-            return Err(Refusal::new(RefusalCode::Mistake, "this broker keeps no durable subscriptions"));
-        }
+        Kind::Durable { .. } => return Err(mistake("a durable subscription is attached otherwise")),
     };
-    let selection = Selection::new(filter.clone(), selector);
+    let normal = selection.selector().map(ToString::to_string);
+    let filter = selection.filter().clone();
     let promise = if state.is_some() { Promise::SemiDurable } else { Promise::Nondurable };
     // Frames are alike if packets are as long.
     let form = Form(most as u64);
-    let mut attachment = hub.attach(client, Attach { selection, recover, slow, start, state, form })?;
-    attachment.introduce(known, promise);
+    let mut attachment = hub.attach(who.client, Attach { selection, recover, slow, start, state, form })?;
+    attachment.introduce(&who.known, promise);
     let subscribed = Subscribed { selector: normal, channels: attachment.channels() };
     Ok((attachment, filter, subscribed))
+}
+
+/// Reads what is selected, and looks whether the client may have it.
+pub(super) fn selected(
+    permissions: &Permissions,
+    filter: &str,
+    selector: Option<&str>,
+) -> Result<Selection, Refusal> {
+    if filter.starts_with("$share/") {
+        return Err(mistake(
+            "clients of MQTT share subscriptions, and native ones cannot yet: subscribe to the filter itself",
+        ));
+    }
+    let filter: TopicFilter = filter.parse().map_err(mistake)?;
+    if !permissions.may_subscribe(&filter) {
+        return Err(not_permitted(&filter));
+    }
+    let selector = selector.map(|text| Selector::parse(text).map(Arc::new)).transpose();
+    Ok(Selection::new(filter, selector.map_err(mistake)?))
+}
+
+pub(super) fn mistake(why: impl std::fmt::Display) -> Refusal {
+    Refusal::new(RefusalCode::Mistake, why)
 }
 
 /// Tells the subscriber what there is, until the stream ends. Returns why the broker ends it.
@@ -209,12 +228,12 @@ async fn serve(
 
 /// Packs what is told into messages that fit into one packet each.
 #[derive(Default)]
-struct Packing {
+pub(super) struct Packing {
     most: usize,
     /// The bytes that may be packed if there is room.
     roomy: usize,
     /// The bytes that may be packed now.
-    room: usize,
+    pub(super) room: usize,
     open: Option<(ChannelId, Telling)>,
     full: Vec<Bytes>,
     bytes: usize,
@@ -233,7 +252,7 @@ impl Packing {
         self.full.extend(self.open.take().map(|(_, telling)| telling.finish()));
     }
 
-    fn take(&mut self) -> Vec<Bytes> {
+    pub(super) fn take(&mut self) -> Vec<Bytes> {
         self.close();
         self.bytes = 0;
         std::mem::take(&mut self.full)

@@ -12,7 +12,7 @@ mod counting;
 mod judging;
 mod passage;
 mod reader;
-mod reading;
+pub(crate) mod reading;
 mod retaining;
 mod telling;
 mod wish;

@@ -6,17 +6,17 @@ use crate::mutants::{Mutant, planted};
 
 /// A subscription's view of one origin.
 #[derive(Debug, Default)]
-pub(super) struct Reading {
+pub(crate) struct Reading {
     /// The sequences whose fate is settled.
-    pub(super) covered: Ranges,
+    pub(crate) covered: Ranges,
     /// Settled sequences that the subscriber was not told of. Between its ends everything is settled.
     pending: Option<Range>,
     /// Passed over by the subscription's own policy, and not told.
     superseded: Option<(Range, u64)>,
     /// Told as unknown.
-    pub(super) unknown: Ranges,
+    pub(crate) unknown: Ranges,
     /// The highest sequence that was delivered.
-    pub(super) delivered: u64,
+    pub(crate) delivered: u64,
 }
 
 /// The part of a view of an origin that decides what comes next in the usual order.
@@ -28,20 +28,20 @@ pub(super) struct Mark {
 }
 
 impl Reading {
-    pub(super) fn of(covered: Ranges) -> Self {
+    pub(crate) fn of(covered: Ranges) -> Self {
         Self { covered, ..Self::default() }
     }
 
     /// Whether `sequence` is right behind all that is settled and all that is pending, as in the usual order.
     #[inline]
-    pub(super) fn is_next(&self, sequence: u64) -> bool {
+    pub(crate) fn is_next(&self, sequence: u64) -> bool {
         self.covered.highest() + 1 == sequence
             && self.pending.is_none_or(|pending| pending.last + 1 == sequence)
     }
 
     /// Settles the sequence that is next.
     #[inline]
-    pub(super) fn settle_next(&mut self, sequence: u64) {
+    pub(crate) fn settle_next(&mut self, sequence: u64) {
         self.covered.append();
         let first = self.pending.map_or(sequence, |pending| pending.first);
         self.pending = Some(Range { first, last: sequence });
@@ -64,12 +64,12 @@ impl Reading {
 
     /// Whether messages were superseded and not told.
     #[inline]
-    pub(super) fn has_superseded(&self) -> bool {
+    pub(crate) fn has_superseded(&self) -> bool {
         self.superseded.is_some()
     }
 
     /// Settles `range`. Returns a cover that has to be told by itself, since a gap lies between it and the range.
-    pub(super) fn settle(&mut self, range: Range) -> Option<Range> {
+    pub(crate) fn settle(&mut self, range: Range) -> Option<Range> {
         self.covered.insert(range);
         let joined = self.joined(self.pending, range);
         let alone = if joined.is_none() { self.pending } else { None };
@@ -78,7 +78,7 @@ impl Reading {
     }
 
     /// Counts a settled message as superseded. Returns others that have to be told by themselves.
-    pub(super) fn supersede(&mut self, sequence: u64) -> Option<(Range, u64)> {
+    pub(crate) fn supersede(&mut self, sequence: u64) -> Option<(Range, u64)> {
         let range = Range { first: sequence, last: sequence };
         let joined = self.joined(self.superseded.map(|(range, _)| range), range);
         let alone = if joined.is_none() { self.superseded } else { None };
@@ -88,7 +88,7 @@ impl Reading {
     }
 
     /// Notes that `range` was told as unknown. Of too many ranges, those between the oldest count as told, too.
-    pub(super) fn tell_unknown(&mut self, range: Range) {
+    pub(crate) fn tell_unknown(&mut self, range: Range) {
         self.unknown.insert(range);
         if self.unknown.len() > MOST_RANGES {
             self.unknown.close_oldest_gap();
@@ -96,12 +96,12 @@ impl Reading {
     }
 
     /// Takes the range that was settled and not told.
-    pub(super) fn take_pending(&mut self) -> Option<Range> {
+    pub(crate) fn take_pending(&mut self) -> Option<Range> {
         self.pending.take()
     }
 
     /// Takes the range that was settled and not told, if a gap lies between it and `sequence`.
-    pub(super) fn take_apart(&mut self, sequence: u64) -> Option<Range> {
+    pub(crate) fn take_apart(&mut self, sequence: u64) -> Option<Range> {
         let pending = self.pending?;
         let between = if sequence > pending.last {
             Range::new(pending.last + 1, sequence - 1)
@@ -113,7 +113,7 @@ impl Reading {
     }
 
     /// Takes the range that was superseded and not told.
-    pub(super) fn take_superseded(&mut self) -> Option<(Range, u64)> {
+    pub(crate) fn take_superseded(&mut self) -> Option<(Range, u64)> {
         self.superseded.take()
     }
 

@@ -12,8 +12,9 @@ use whimbrel_pubsub::topic::TopicFilter;
 
 use super::SettingsError;
 use crate::buffer::{ChannelSettings, PartitionSettings, PolicySettings, Size};
-use crate::hub::ChannelRules;
+use crate::hub::{ChannelRules, Durability, DurableRules};
 use crate::selection::{KeyRange, PartitionRule};
+use crate::store::{LogSettings, Sync};
 
 /// A channel.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -30,6 +31,21 @@ pub struct ChannelSection {
     /// The most topics with a last value. Default: 100,000.
     #[serde(default = "retained")]
     pub retained: usize,
+    /// Whether its messages are on disk before their publishers are acknowledged, so that there can be durable subscriptions. Default: no.
+    #[serde(default)]
+    pub durable: bool,
+    /// When a message of a durable channel is acknowledged. Default: always, which is when it is on disk.
+    #[serde(default, with = "as_sync")]
+    pub sync: Sync,
+    /// The length of a file of its log, 4 KiB to 1 GiB. Default: 64 MiB.
+    #[serde(default = "segment", with = "as_text::bytes")]
+    pub segment: u64,
+    /// The most bytes of its log. Default: no bound.
+    #[serde(default, with = "as_text::optional_bytes", skip_serializing_if = "Option::is_none")]
+    pub max_bytes: Option<u64>,
+    /// How long its log keeps a message at most. Default: no bound.
+    #[serde(default, with = "as_text::optional_duration", skip_serializing_if = "Option::is_none")]
+    pub max_age: Option<Duration>,
     /// The partitions. A message belongs to the first that takes it, or else to the last. Default: one.
     #[serde(default, rename = "partition")]
     pub partitions: Vec<PartitionSection>,
@@ -106,6 +122,13 @@ fn retained() -> usize {
     ChannelSettings::new(ChannelId(0)).most_retained
 }
 
+/// The lengths that a segment may have.
+const SEGMENTS: std::ops::RangeInclusive<u32> = 4 << 10..=1 << 30;
+
+fn segment() -> u64 {
+    LogSettings::default().segment_bytes.into()
+}
+
 fn messages() -> u64 {
     Size::default().messages
 }
@@ -135,6 +158,7 @@ impl ChannelSection {
         if self.topics.is_empty() {
             return Err(mistake(&"it has no topics: leave `topics` out for all"));
         }
+        let durable = self.durable_rules().map_err(|why| mistake(&why))?;
         let mut settings = ChannelSettings::new(id);
         (settings.unknown_after, settings.most_retained) = (self.unknown_after, self.retained);
         if self.partitions.is_empty() {
@@ -144,13 +168,36 @@ impl ChannelSection {
                 topics: self.topics.clone(),
                 partitions,
                 settings,
+                durable,
             });
         }
         let rules = self.partitions.iter().map(PartitionSection::rule).collect::<Result<Vec<_>, _>>();
         let rules = rules.map_err(|why| mistake(&why))?;
         settings.partitions =
             self.partitions.iter().zip(&rules).map(|(section, rule)| section.settings(rule)).collect();
-        Ok(ChannelRules { name: self.name.clone(), topics: self.topics.clone(), partitions: rules, settings })
+        let (name, topics) = (self.name.clone(), self.topics.clone());
+        Ok(ChannelRules { name, topics, partitions: rules, settings, durable })
+    }
+
+    /// How the channel is kept on disk.
+    fn durable_rules(&self) -> Result<DurableRules, String> {
+        let Self { durable, sync, segment, max_bytes, max_age, .. } = *self;
+        let has_settings = sync != Sync::default() || max_bytes.is_some() || max_age.is_some();
+        if !durable && (has_settings || segment != self::segment()) {
+            return Err("`sync`, `segment`, `max_bytes` and `max_age` are for durable channels: write `durable = true`, or \
+                        leave them out"
+                .to_owned());
+        }
+        let segment_bytes = u32::try_from(segment).ok().filter(|bytes| SEGMENTS.contains(bytes));
+        let Some(segment_bytes) = segment_bytes else {
+            return Err(format!("`segment`: {segment} bytes are not between 4 KiB and 1 GiB"));
+        };
+        if max_bytes == Some(0) || max_age == Some(Duration::ZERO) {
+            return Err("a log with `max_bytes` or `max_age` of nothing keeps nothing: write more".to_owned());
+        }
+        let log = LogSettings { sync, segment_bytes, max_bytes, max_age, ..LogSettings::default() };
+        let when = if durable { Durability::Always } else { Durability::Never };
+        Ok(DurableRules { when, log })
     }
 }
 
@@ -229,6 +276,22 @@ mod as_text_of {
     }
 }
 
+/// For `#[serde(with = …)]`: when a message is acknowledged.
+mod as_sync {
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use crate::store::Sync;
+
+    pub(super) fn serialize<S: Serializer>(sync: &Sync, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(sync)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Sync, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    }
+}
+
 /// For `#[serde(with = …)]`: a list of filters, or one alone.
 pub(super) mod filters {
     use serde::de::Error;
@@ -275,6 +338,10 @@ mod tests {
             (partition("age = '0s'"), "holds nothing"),
             (partition("policy = 'pwp'\nrecent_percent = 101"), "0 to 100"),
             (partition("key = 'price'\nfrom = 5\nto = 5"), "no value lies between"),
+            ("[[channel]]\nname = 'a'\nmax_age = '1h'\n".to_owned(), "durable = true"),
+            ("[[channel]]\nname = 'a'\ndurable = true\nsegment = '1 KiB'\n".to_owned(), "4 KiB"),
+            ("[[channel]]\nname = 'a'\ndurable = true\nmax_bytes = '0 B'\n".to_owned(), "keeps nothing"),
+            ("[[channel]]\nname = 'a'\nsync = 'often'\n".to_owned(), "interval"),
             (partition("key = 'price'\nfrom = nan\nto = 5"), "no value lies between"),
         ] {
             // Some are refused where they stand already.

@@ -5,6 +5,7 @@ mod client;
 mod mqtt;
 mod peer;
 mod quota;
+mod store;
 
 use serde::{Deserialize, Serialize};
 use whimbrel::{PublicKey, TransportConfig};
@@ -17,6 +18,7 @@ pub use client::{ClientSection, OtherClients};
 pub use mqtt::{MqttDoor, MqttPlan, MqttSection, TlsSection, UserSection, WebSocketSection};
 pub use peer::PeerSection;
 pub use quota::QuotaSection;
+pub use store::StoreSection;
 
 use crate::backbone::Peer;
 use crate::hub::{BrokerName, ChannelRules};
@@ -40,6 +42,8 @@ pub struct Settings {
     /// The permissions of clients that are not listed. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub other_clients: Option<OtherClients>,
+    /// Where durable channels and subscriptions are kept.
+    pub store: StoreSection,
     /// Where to listen.
     pub listen: ListenSettings,
     /// Where clients of MQTT come in.

@@ -14,7 +14,7 @@ use whimbrel_pubsub::message::ChannelId;
 
 use super::disk::{Disk, Real, create_private_folder, private};
 use super::log::OpenLog;
-use super::{Log, Meta, MetaError, StoreError, StoreSettings};
+use super::{Log, LogSettings, Meta, MetaError, StoreError, StoreSettings};
 
 /// The most logs of a store: as many as a coverage can speak of.
 const MOST_LOGS: usize = MOST_CHANNELS;
@@ -52,6 +52,14 @@ impl Store {
     /// # Errors
     /// A file cannot be read, or is damaged or of a newer version. Other logs are not affected.
     pub fn log(&self, channel: ChannelId) -> Result<Log, StoreError> {
+        self.log_with(channel, &self.settings.log)
+    }
+
+    /// The log of a channel, as [`Store::log`], with settings of its own if it is not open yet.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn log_with(&self, channel: ChannelId, settings: &LogSettings) -> Result<Log, StoreError> {
         let mut logs = self.logs.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(open) = logs.get(&channel)
             && !open.is_broken()
@@ -65,7 +73,7 @@ impl Store {
         }
         let folder = self.folder.join(format!("log-{}", channel.0));
         let disk: Arc<dyn Disk> = Arc::new(Real);
-        let open = OpenLog::open(disk, folder, channel, self.settings.log.clone())?;
+        let open = OpenLog::open(disk, folder, channel, settings.clone())?;
         let log = open.log().clone();
         logs.insert(channel, open);
         Ok(log)

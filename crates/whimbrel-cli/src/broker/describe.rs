@@ -1,6 +1,7 @@
 //! The status of a broker, as people read it.
 
 use std::net::SocketAddr;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -21,6 +22,27 @@ struct Mqtt {
     connections: u64,
     pending: u64,
     turned_away: u64,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Durable {
+    name: String,
+    client: Option<String>,
+    filter: String,
+    lag: u64,
+    attached: bool,
+    away_since_ms: Option<u64>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Log {
+    channel: String,
+    messages: u64,
+    bytes: u64,
+    segments: u64,
+    oldest_ms: Option<u64>,
 }
 
 /// Returns the lines about channels, other brokers, subscribers and publishers.
@@ -45,7 +67,45 @@ pub(crate) fn describe(more: &Value) -> Vec<String> {
     }
     lines.extend(describe_subscribers(subscribers));
     lines.extend(describe_publishers(publishers));
+    lines.extend(list(more, "logs").iter().map(describe_log));
+    lines.extend(list(more, "durable").iter().map(describe_durable));
     lines
+}
+
+/// The entries of a list in a report, as far as they can be read.
+fn list<'a, T: Deserialize<'a>>(more: &'a Value, name: &str) -> Vec<T> {
+    let all = more.get(name).and_then(Value::as_array).into_iter().flatten();
+    all.filter_map(|one| T::deserialize(one).ok()).collect()
+}
+
+fn describe_log(Log { channel, messages, bytes, segments, oldest_ms }: &Log) -> String {
+    let oldest = oldest_ms.map_or_else(String::new, |at| format!(", the oldest of {} ago", ago(at)));
+    format!(
+        "  log of {channel}: {} in {} ({}){oldest}",
+        plural(*messages, "message"),
+        plural(*segments, "segment"),
+        size(*bytes)
+    )
+}
+
+fn describe_durable(Durable { name, client, filter, lag, attached, away_since_ms }: &Durable) -> String {
+    let presence = match (attached, away_since_ms) {
+        (true, _) => "attached".to_owned(),
+        (false, Some(since)) => format!("away for {}", ago(*since)),
+        (false, None) => "away since before the broker started".to_owned(),
+    };
+    format!(
+        "  durable {name} of {} ({filter}): {presence}, {} not acknowledged",
+        client.as_deref().unwrap_or("nobody"),
+        plural(*lag, "message")
+    )
+}
+
+/// The time since a time of day.
+fn ago(since_ms: u64) -> String {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
+    delay(now.saturating_sub(since_ms) as f64 * 1e3)
 }
 
 fn describe_mqtt(Mqtt { connections, pending, turned_away }: &Mqtt) -> String {

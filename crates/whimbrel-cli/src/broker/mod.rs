@@ -3,6 +3,7 @@
 mod describe;
 mod mqtt;
 mod plan;
+mod report;
 mod run;
 mod sources;
 mod ticking;

@@ -18,6 +18,7 @@ use whimbrel_service::key::{default_key_file, own_or_new};
 use whimbrel_service::{Command, ListenOptions, Listening, Service};
 
 use super::mqtt::{self, Mqtt};
+use super::report;
 use super::sources::Sources;
 use super::ticking::tick;
 use crate::monitor;
@@ -50,17 +51,24 @@ impl RunCommand {
         let rules = settings.rules()?;
         let prepared = self.sources.mqtt(&settings)?;
         let Listening { endpoint, url } = self.listen(&settings).await?;
-        let hub = Hub::new(settings.name(&endpoint.public_key()), rules, Limits::default());
+        let own = endpoint.public_key();
+        let hub = Hub::with_store(settings.name(&own), rules, Limits::default(), settings.store.place(&own));
+        // Nothing is served before what was promised is known.
+        let opening = Arc::clone(&hub);
+        let opened = tokio::task::spawn_blocking(move || opening.open_store()).await?;
+        opened.map_err(anyhow::Error::msg)?.into_iter().for_each(|notice| note(format_args!("{notice}")));
         let (clients, others) = settings.permissions()?;
         let access = Arc::new(Access::new(clients, others));
         let opened: Arc<OnceLock<Arc<Gateway>>> = Arc::default();
         let gateway = Arc::clone(&opened);
         let reporter = Reporter::new(Arc::clone(&hub));
-        let shown = reporter.clone();
+        let (shown, kept) = (reporter.clone(), Arc::clone(&hub));
         let more = move || {
-            let mut report = serde_json::to_value(shown.report()).unwrap_or_default();
-            report["mqtt"] = gateway.get().map(|gateway| mqtt::report(gateway.connections())).into();
-            report
+            let mut told = serde_json::to_value(shown.report()).unwrap_or_default();
+            told["durable"] = report::durable(&kept);
+            told["logs"] = report::logs(&kept);
+            told["mqtt"] = gateway.get().map(|gateway| mqtt::report(gateway.connections())).into();
+            told
         };
         let file = self.sources.config.as_deref();
         let mut service = monitor::start("broker", &settings.service, file, &endpoint, more).await?;
@@ -71,6 +79,7 @@ impl RunCommand {
         service.set_health(move || watched.health());
         let serving = tokio::spawn(serve(Arc::clone(&hub), mesh, endpoint.clone(), Arc::clone(&access)));
         let ticking = tokio::spawn(tick(Arc::clone(&hub), reporter, service.activity()));
+        let keeping = tokio::spawn(Arc::clone(&hub).look_after_store(|told| note(format_args!("{told}"))));
         let served = Mqtt::start(&hub, prepared).await?;
         if let Some(mqtt) = &served {
             drop(opened.set(mqtt.gateway()));
@@ -86,6 +95,8 @@ impl RunCommand {
         service.finish(0, "the broker was stopped", STOP_PATIENCE).await?;
         serving.abort();
         ticking.abort();
+        keeping.abort();
+        tokio::task::spawn_blocking(move || hub.close_store()).await?;
         Ok(())
     }
 

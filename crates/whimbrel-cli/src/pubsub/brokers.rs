@@ -7,9 +7,10 @@ use clap::Args;
 use whimbrel::{Config, Endpoint, Url};
 use whimbrel_pubsub::client::{Client, ClientOptions, endpoint_config};
 use whimbrel_service::bind;
-use whimbrel_service::key::own_or_temporary;
+use whimbrel_service::key::{own_or_new, own_or_temporary};
 
 use crate::dial::{PskOptions, TransportOptions, WaitOption};
+use crate::output::note;
 use crate::process::Misused;
 use crate::units;
 
@@ -37,6 +38,15 @@ impl BrokerOptions {
     /// How long a broker may take to answer.
     pub(super) fn patience(&self) -> std::time::Duration {
         self.wait.time()
+    }
+
+    /// Makes the key if it is missing: what brokers keep for a client belongs to its key.
+    pub(super) fn need_key(&self) -> anyhow::Result<()> {
+        let (_, is_new) = own_or_new(self.key.as_deref())?;
+        if is_new {
+            note(format_args!("made a key, to which the durable subscription belongs"));
+        }
+        Ok(())
     }
 
     /// Starts a client, and waits until it is connected.

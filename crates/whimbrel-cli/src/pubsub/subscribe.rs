@@ -23,7 +23,8 @@ use crate::process::{Misused, RuntimeOptions, abort_all, interrupted};
   whimbrel sub '#' --broker URL --broker URL --state all.state --recover newest-per-key")]
 pub struct SubCommand {
     /// The topic filter: + stands for one level, # for all further ones.
-    filter: String,
+    #[arg(required_unless_present = "end", conflicts_with = "end")]
+    filter: Option<String>,
     #[command(flatten)]
     brokers: BrokerOptions,
     /// Receive only messages whose properties this condition takes, in the language of JMS. docs/selectors.md describes it.
@@ -35,6 +36,12 @@ pub struct SubCommand {
     /// Recover what was missed. This is the default; without --state, it holds for this run.
     #[arg(long, conflicts_with = "nondurable")]
     semi_durable: bool,
+    /// Have the broker keep on disk, under this name, what was not received yet. The name belongs to our key.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["nondurable", "semi_durable", "from_held"])]
+    durable: Option<String>,
+    /// End the durable subscription: the broker keeps nothing more for it.
+    #[arg(long, requires = "durable")]
+    end: bool,
     /// Keep in this file what was received, so that the next run recovers what was missed.
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
@@ -60,6 +67,8 @@ pub struct SubCommand {
     runtime: RuntimeOptions,
 }
 
+/// The most messages that are printed before they are acknowledged.
+const ACKNOWLEDGE_EVERY: u64 = 256;
 /// How often the state is saved while messages come.
 const SAVE_EVERY: Duration = Duration::from_secs(1);
 
@@ -87,6 +96,9 @@ fn slow(text: &str) -> Result<Slow, String> {
     }
 }
 
+/// How long the end waits until the last acknowledgement is on its way.
+const LAST_WORD: Duration = Duration::from_secs(2);
+
 /// The state in its file.
 struct Kept {
     file: StateFile,
@@ -107,13 +119,27 @@ impl SubCommand {
     }
 
     async fn subscribe(self) -> anyhow::Result<()> {
+        if let (true, Some(name)) = (self.end, &self.durable) {
+            return self.end(name).await;
+        }
         // Mistakes are found before anybody is asked.
-        let filter: whimbrel_pubsub::topic::TopicFilter =
-            self.filter.parse().map_err(|error| Misused(format!("{error}")))?;
+        let filter: whimbrel_pubsub::topic::TopicFilter = self
+            .filter
+            .as_deref()
+            .unwrap_or_default()
+            .parse()
+            .map_err(|error| Misused(format!("{error}")))?;
+        if self.durable.is_some() && (self.recover != Recover::First || self.slow != Slow::Wait) {
+            let why = "a durable subscription gets every message in turn: leave --recover and --slow out";
+            return Err(Misused(why.to_owned()).into());
+        }
         let selector = self.selector.as_deref().map(whimbrel_broker::selector::Selector::parse).transpose();
         let selector = selector.map_err(|error| Misused(error.to_string()))?;
         let signal = interrupted()?;
         tokio::pin!(signal);
+        if self.durable.is_some() {
+            self.brokers.need_key()?;
+        }
         let (endpoint, client) = self.brokers.connect(false).await?;
         let cluster = tokio::select! {
             welcome = self.connected(&client) => welcome?.cluster,
@@ -134,6 +160,13 @@ impl SubCommand {
             subscribing.durability = Durability::SemiDurable(Some(state));
             kept = Some(Kept { file, saved: Instant::now(), is_attached: false, is_dirty: false });
         }
+        if let Some(name) = self.durable.clone() {
+            let state = match subscribing.durability {
+                Durability::SemiDurable(state) => state,
+                _ => None,
+            };
+            subscribing.durability = Durability::Durable { name, state };
+        }
         let mut subscription = client.subscribe(subscribing);
         let mut out = BufWriter::new(std::io::stdout());
         let received = tokio::select! {
@@ -145,10 +178,32 @@ impl SubCommand {
         if let Some(kept) = kept.as_mut().filter(|kept| kept.is_dirty && flushed.is_ok()) {
             kept.save(&subscription)?;
         }
+        if flushed.is_ok() && self.durable.is_some() {
+            // What was printed last need not come again.
+            subscription.acknowledge();
+            tokio::time::timeout(LAST_WORD, subscription.acknowledged()).await.ok();
+            drop((subscription, client));
+            endpoint.close(0, "done", LAST_WORD).await;
+            return received.and(flushed);
+        }
         drop((subscription, client));
         // What is on its way is wanted no more, so nobody waits for it.
         abort_all(&endpoint, "done").await;
         received.and(flushed)
+    }
+
+    /// Ends the durable subscription of this name.
+    async fn end(&self, name: &str) -> anyhow::Result<()> {
+        self.brokers.need_key()?;
+        let (endpoint, client) = self.brokers.connect(true).await?;
+        let ended = client.end_durable(name).await;
+        drop(client);
+        endpoint.close(0, "done", Duration::from_secs(5)).await;
+        match ended {
+            Ok(true) => Ok(()),
+            Ok(false) => anyhow::bail!("the broker knows no durable subscription `{name}` of our key"),
+            Err(error) => anyhow::bail!("the broker does not end the subscription: {error}"),
+        }
     }
 
     /// Waits until a broker has answered, however long. A person who waits hears so.
@@ -170,12 +225,13 @@ impl SubCommand {
         out: &mut impl Write,
     ) -> anyhow::Result<()> {
         let shown = Shown { json: self.json, topics: self.topics };
-        let mut left = self.count.unwrap_or(u64::MAX);
+        let (mut left, mut unacknowledged) = (self.count.unwrap_or(u64::MAX), 0);
         while left > 0 {
             let next = match subscription.try_recv() {
                 Some(event) => Some(event),
                 None => {
                     out.flush().map_err(output_error)?;
+                    self.acknowledge(subscription, &mut unacknowledged);
                     match kept {
                         Some(kept) => tokio::select! {
                             event = subscription.recv() => event,
@@ -191,7 +247,11 @@ impl SubCommand {
             match next {
                 Some(Event::Message(delivery)) => {
                     shown.print(&delivery, out)?;
-                    left -= 1;
+                    (left, unacknowledged) = (left - 1, unacknowledged + 1);
+                    if unacknowledged >= ACKNOWLEDGE_EVERY {
+                        out.flush().map_err(output_error)?;
+                        self.acknowledge(subscription, &mut unacknowledged);
+                    }
                 }
                 Some(Event::Refused(refusal)) => {
                     anyhow::bail!("the broker refuses the subscription: {refusal}")
@@ -215,6 +275,16 @@ impl SubCommand {
             }
         }
         Ok(())
+    }
+}
+
+impl SubCommand {
+    /// Acknowledges what was printed, if the subscription is durable.
+    fn acknowledge(&self, subscription: &mut Subscription, unacknowledged: &mut u64) {
+        if self.durable.is_some() {
+            subscription.acknowledge();
+            *unacknowledged = 0;
+        }
     }
 }
 

@@ -21,6 +21,7 @@
 
 mod backoff;
 mod driver;
+mod ending;
 mod error;
 mod options;
 mod publishing;
@@ -34,6 +35,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use whimbrel::Endpoint;
 
+pub use ending::EndError;
 pub use error::{ClientError, PublishError};
 pub use options::{ClientOptions, Durability, Publish, Subscribing, endpoint_config};
 pub use publishing::Acknowledgement;
@@ -113,5 +115,13 @@ impl Client {
     /// Subscribes. Events come once the client is connected.
     pub fn subscribe(&self, subscribing: Subscribing) -> Subscription {
         subscribing::start(subscribing, self.session.clone())
+    }
+
+    /// Ends a durable subscription of this client's key: brokers keep nothing more for it. Returns whether there was one.
+    ///
+    /// # Errors
+    /// The broker refuses it, or the client has given up.
+    pub async fn end_durable(&self, name: &str) -> Result<bool, EndError> {
+        ending::end(name, self.session.clone()).await
     }
 }

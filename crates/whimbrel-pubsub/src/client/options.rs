@@ -107,6 +107,13 @@ pub enum Durability {
     Nondurable,
     /// Its coverage, so that it recovers at each broker what it missed. The program has it from before, or it begins anew. Default: anew.
     SemiDurable(Option<SubscriptionState>),
+    /// The broker keeps on disk what was not [acknowledged](super::Subscription::acknowledge), whoever is away.
+    Durable {
+        /// The subscription's name, 1 to 200 bytes. It belongs to the client's key.
+        name: String,
+        /// A state of the program's own, which removes what a crash repeats. Default: none.
+        state: Option<SubscriptionState>,
+    },
 }
 
 impl Default for Durability {

@@ -5,7 +5,9 @@ use tokio::task::JoinHandle;
 
 use super::subscription::{Arrived, run};
 use super::{ClientError, Durability, Link, Subscribing};
-use crate::coverage::{Count, Delivery, Fate, Heard, Outstanding, Recovered, SubscriptionState, Told};
+use crate::coverage::{
+    Count, Coverage, Delivery, Fate, Heard, Outstanding, Recovered, SubscriptionState, Told,
+};
 use crate::frame::Refusal;
 use crate::message::{Origin, Publications};
 
@@ -46,18 +48,30 @@ pub enum Event {
 pub struct Subscription {
     arrived: mpsc::Receiver<Arrived>,
     state: Option<SubscriptionState>,
+    /// The coverage that is acknowledged, of a durable subscription.
+    acknowledged: watch::Sender<Coverage>,
+    /// The acknowledgement that was sent last.
+    sent: watch::Receiver<Coverage>,
+    /// Whether the state is the program's own.
+    has_own_state: bool,
     publications: Publications<crate::message::Stamp>,
     task: JoinHandle<()>,
 }
 
 pub(super) fn start(subscribing: Subscribing, link: watch::Receiver<Link>) -> Subscription {
     let (send, arrived) = mpsc::channel(subscribing.queue.max(1));
-    let state = match &subscribing.durability {
-        Durability::SemiDurable(state) => state.clone(),
-        Durability::Nondurable => None,
+    let (state, has_own_state) = match &subscribing.durability {
+        Durability::SemiDurable(state) => (state.clone(), true),
+        Durability::Durable { state: Some(state), .. } => (Some(state.clone()), true),
+        // What is acknowledged is known by a state, too.
+        Durability::Durable { state: None, .. } => (Some(SubscriptionState::nameless()), false),
+        Durability::Nondurable => (None, false),
     };
-    let task = tokio::spawn(run(subscribing, link, send));
-    Subscription { arrived, state, publications: Publications::new(MOST_PUBLISHERS), task }
+    let (acknowledged, acknowledging) = watch::channel(Coverage::default());
+    let (sending, sent) = watch::channel(Coverage::default());
+    let task = tokio::spawn(run(subscribing, link, send, (acknowledging, sending)));
+    let publications = Publications::new(MOST_PUBLISHERS);
+    Subscription { arrived, state, acknowledged, sent, has_own_state, publications, task }
 }
 
 impl Drop for Subscription {
@@ -90,7 +104,29 @@ impl Subscription {
     /// The state of a semi-durable subscription: it covers what [`Subscription::recv`] has returned. Save it once you have done what
     /// the messages ask for. `None` if it did not come with one.
     pub fn state(&self) -> Option<&SubscriptionState> {
-        self.state.as_ref()
+        self.state.as_ref().filter(|_| self.has_own_state)
+    }
+
+    /// Acknowledges all that [`Subscription::recv`] has returned: the broker need not keep it for this durable subscription any more. Call it
+    /// once you have done what the messages ask for, and now and then: at most 1,000 messages come that were not acknowledged. Of another
+    /// subscription, nothing is to be acknowledged.
+    pub fn acknowledge(&self) {
+        if let Some(state) = &self.state {
+            self.acknowledged.send_if_modified(|acknowledged| {
+                let is_new = acknowledged != state.coverage();
+                if is_new {
+                    acknowledged.clone_from(state.coverage());
+                }
+                is_new
+            });
+        }
+    }
+
+    /// Waits until the last acknowledgement was sent to a broker. A program that ends may lose it otherwise, and then gets messages again.
+    pub async fn acknowledged(&mut self) {
+        let last = self.acknowledged.borrow().clone();
+        // An error says that nothing is sent any more.
+        self.sent.wait_for(|sent| *sent == last).await.ok();
     }
 
     fn take(&mut self, arrived: Arrived) -> Option<Event> {

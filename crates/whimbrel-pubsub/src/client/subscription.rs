@@ -7,7 +7,7 @@ use whimbrel::{MessageStream, StreamOptions};
 use super::backoff::Backoff;
 use super::session::Session;
 use super::{Durability, Event, Link, Subscribing, publishing};
-use crate::coverage::{SubscriptionId, SubscriptionState, Told};
+use crate::coverage::{Coverage, SubscriptionId, SubscriptionState, Told};
 use crate::frame::{Kind, Refusal, RefusalCode, Start, Subscribe, SubscriberFrame, SubscriptionFrame};
 use crate::message::ChannelId;
 
@@ -35,8 +35,9 @@ pub(super) async fn run(
     subscribing: Subscribing,
     mut link: watch::Receiver<Link>,
     out: mpsc::Sender<Arrived>,
+    (acknowledged, sent): (watch::Receiver<Coverage>, watch::Sender<Coverage>),
 ) {
-    let mut attaching = Attaching::new(subscribing);
+    let mut attaching = Attaching::new(subscribing, acknowledged, sent);
     let mut backoff = Backoff::new();
     loop {
         let session = match &*link.borrow_and_update() {
@@ -86,15 +87,27 @@ struct Attaching {
     subscribing: Subscribing,
     /// The state with everything that arrived here, whether the program has taken it or not.
     ahead: Option<SubscriptionState>,
+    /// What the program has acknowledged. It is for durable subscriptions.
+    acknowledged: watch::Receiver<Coverage>,
+    /// What the broker was told of it.
+    sent: watch::Sender<Coverage>,
+    is_durable: bool,
 }
 
 impl Attaching {
-    fn new(subscribing: Subscribing) -> Self {
-        let ahead = match &subscribing.durability {
-            Durability::SemiDurable(state) => state.clone(),
-            Durability::Nondurable => None,
+    fn new(
+        subscribing: Subscribing,
+        acknowledged: watch::Receiver<Coverage>,
+        sent: watch::Sender<Coverage>,
+    ) -> Self {
+        let (ahead, is_durable) = match &subscribing.durability {
+            Durability::SemiDurable(state) => (state.clone(), false),
+            Durability::Durable { state, .. } => {
+                (Some(state.clone().unwrap_or_else(SubscriptionState::nameless)), true)
+            }
+            Durability::Nondurable => (None, false),
         };
-        Self { subscribing, ahead }
+        Self { subscribing, ahead, acknowledged, sent, is_durable }
     }
 
     /// Attaches at the broker of `session`, and hands on what it tells until that is over.
@@ -116,8 +129,18 @@ impl Attaching {
         session: &Session,
         out: &mpsc::Sender<Arrived>,
     ) -> Over {
+        let mut is_attached = false;
         loop {
-            let message = match stream.recv().await {
+            let received = tokio::select! {
+                received = stream.recv() => received,
+                Ok(()) = self.acknowledged.changed(), if is_attached && self.is_durable => {
+                    match self.acknowledge(&stream).await {
+                        Ok(()) => continue,
+                        Err(over) => return over,
+                    }
+                }
+            };
+            let message = match received {
                 Ok(message) => message,
                 Err(error) => return Over::Again(error.to_string()),
             };
@@ -126,16 +149,19 @@ impl Attaching {
                     if let Some(ahead) = &mut self.ahead {
                         ahead.note_channels(&subscribed.channels);
                     }
+                    is_attached = true;
+                    // What was acknowledged last may not have come to the former broker.
+                    self.acknowledged.mark_changed();
                     let attached = Arrived::Attached(session.welcome().name.clone(), subscribed.channels);
-                    if out.send(attached).await.is_err() {
-                        return Over::Dropped;
+                    if let Err(over) = self.hand_on(attached, &stream, out).await {
+                        return over;
                     }
                 }
                 Ok(SubscriptionFrame::Told(channel, told)) => {
                     for told in told {
                         self.note(channel, &told);
-                        if out.send(Arrived::Told(channel, told)).await.is_err() {
-                            return Over::Dropped;
+                        if let Err(over) = self.hand_on(Arrived::Told(channel, told), &stream, out).await {
+                            return over;
                         }
                     }
                 }
@@ -143,11 +169,47 @@ impl Attaching {
                     return Over::Again(refusal.reason);
                 }
                 Ok(SubscriptionFrame::Ended(refusal)) => return Over::For(Event::Refused(refusal)),
+                Ok(SubscriptionFrame::Unsubscribed(_)) => {
+                    let ended = "the broker answers what was not asked";
+                    return Over::For(Event::Refused(Refusal::new(RefusalCode::Mistake, ended)));
+                }
                 Err(error) => {
                     return Over::For(Event::Refused(Refusal::new(RefusalCode::Mistake, error)));
                 }
             }
         }
+    }
+
+    /// Gives something to the program, and meanwhile tells the broker what the program acknowledges.
+    async fn hand_on(
+        &mut self,
+        arrived: Arrived,
+        stream: &MessageStream,
+        out: &mpsc::Sender<Arrived>,
+    ) -> Result<(), Over> {
+        loop {
+            tokio::select! {
+                biased;
+                room = out.reserve() => {
+                    room.map_err(|_| Over::Dropped)?.send(arrived);
+                    return Ok(());
+                }
+                Ok(()) = self.acknowledged.changed(), if self.is_durable => {
+                    self.acknowledge(stream).await?;
+                }
+            }
+        }
+    }
+
+    /// Tells the broker what the program has acknowledged.
+    async fn acknowledge(&mut self, stream: &MessageStream) -> Result<(), Over> {
+        let acknowledged = self.acknowledged.borrow_and_update().clone();
+        for part in acknowledged.clone().parts() {
+            let frame = SubscriberFrame::Acknowledge(part).encode();
+            stream.send(frame).await.map_err(|error| Over::Again(error.to_string()))?;
+        }
+        self.sent.send_replace(acknowledged);
+        Ok(())
     }
 
     fn note(&mut self, channel: ChannelId, told: &Told) {
@@ -178,6 +240,12 @@ impl Attaching {
                 let cluster = (!is_new).then(|| ahead.cluster());
                 Kind::SemiDurable { id: ahead.id(), generation: ahead.generation(), cluster, start }
             }
+            Durability::Durable { name, .. } => Kind::Durable {
+                name: name.clone(),
+                // The broker counts.
+                generation: 0,
+                coverage: self.ahead.as_ref().map(|ahead| ahead.coverage().clone()).unwrap_or_default(),
+            },
         };
         let (filter, selector) = (filter.clone(), selector.clone());
         Subscribe { filter, selector, kind, recover: *recover, slow: *slow }

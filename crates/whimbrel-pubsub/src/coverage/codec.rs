@@ -62,6 +62,28 @@ impl Coverage {
         if parser.is_empty() { Ok(coverage) } else { Err(CoverageError::Damaged) }
     }
 
+    /// The coverage in parts, each of which can be [encoded](Self::encode) within [`LONGEST_COVERAGE`]. None if nothing is covered.
+    pub fn parts(self) -> Vec<Self> {
+        if self.is_empty() {
+            return Vec::new();
+        }
+        if self.encode().len() <= LONGEST_COVERAGE {
+            return vec![self];
+        }
+        let one = |channel: ChannelId, origin: Origin, ranges: &Ranges| {
+            let mut part = Self::default();
+            for range in ranges.iter() {
+                // One channel and one origin are never too many.
+                part.entry(channel).and_then(|coverage| coverage.insert(origin, range)).ok();
+            }
+            part
+        };
+        let origins = self.iter().flat_map(|(channel, coverage)| {
+            coverage.iter().map(move |(origin, ranges)| (channel, origin, ranges))
+        });
+        origins.map(|(channel, origin, ranges)| one(channel, origin, ranges)).collect()
+    }
+
     /// Closes the oldest gaps until the encoded coverage has at most `most` bytes. Returns the gaps.
     ///
     /// # Errors
@@ -197,6 +219,24 @@ mod tests {
                 prop_assert!(!whole.of(channel).unwrap().contains(origin, gap.first));
             }
             prop_assert!(coverage.fit(20).is_err());
+        }
+
+        #[test]
+        fn the_parts_of_a_coverage_are_all_of_it(origins in 0_u64..60) {
+            let mut coverage = Coverage::default();
+            for broker in 0..origins {
+                let origin = Origin { broker: BrokerId(broker), epoch: !0 };
+                for nth in 0..MOST_RANGES as u64 {
+                    let one = Range { first: 1 + (nth << 20), last: 1 + (nth << 20) };
+                    coverage.entry(ChannelId(0)).unwrap().insert(origin, one).unwrap();
+                }
+            }
+            let mut whole = Coverage::default();
+            for part in coverage.clone().parts() {
+                prop_assert!(part.encode().len() <= LONGEST_COVERAGE);
+                whole.merge(&part).unwrap();
+            }
+            prop_assert_eq!(whole, coverage);
         }
     }
 

@@ -136,6 +136,11 @@ impl Coverage {
         self.channels.iter_mut().flat_map(close).collect()
     }
 
+    /// Whether nothing is covered.
+    pub fn is_empty(&self) -> bool {
+        self.channels.values().all(ChannelCoverage::is_empty)
+    }
+
     pub(super) fn len(&self) -> usize {
         self.channels.len()
     }

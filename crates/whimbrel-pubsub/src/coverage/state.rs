@@ -56,6 +56,12 @@ impl SubscriptionState {
         Self { id, cluster, subscription, generation: 0, coverage: Coverage::default() }
     }
 
+    /// A state that is kept nowhere, for a durable subscription whose program has none.
+    pub(crate) fn nameless() -> Self {
+        let subscription = Subscription { filter: String::new(), selector: None };
+        Self::new(SubscriptionId(0), ClusterId(0), subscription)
+    }
+
     /// Its name.
     pub fn id(&self) -> SubscriptionId {
         self.id

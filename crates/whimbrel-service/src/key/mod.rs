@@ -19,7 +19,7 @@ mod salt;
 
 pub use file::{KeyFileError, load, own_or_new, own_or_temporary, save_new, save_new_with_folders};
 pub use known_peers::{KnownPeers, KnownPeersError};
-pub use places::{NoPlace, default_key_file, default_known_peers_file};
+pub use places::{NoPlace, NoStatePlace, default_key_file, default_known_peers_file, default_state_folder};
 pub use psk::{PskError, read_psk, save_new_psk};
 pub(crate) use salt::ResetSalt;
 pub use salt::release_reset_salts;

@@ -23,8 +23,26 @@ pub fn default_known_peers_file() -> Result<PathBuf, NoPlace> {
     Ok(directory()?.join("known_peers"))
 }
 
+/// Neither `XDG_STATE_HOME` nor `HOME` is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("neither XDG_STATE_HOME nor HOME is set")]
+pub struct NoStatePlace;
+
+/// Returns `$XDG_STATE_HOME/whimbrel`, or `~/.local/state/whimbrel`, for what a program keeps on its own. The folder need not exist.
+///
+/// # Errors
+/// Neither variable is set.
+pub fn default_state_folder() -> Result<PathBuf, NoStatePlace> {
+    let state = set("XDG_STATE_HOME").filter(|path| path.is_absolute());
+    let state = state.or_else(|| set("HOME").map(|home| home.join(".local/state")));
+    Ok(state.ok_or(NoStatePlace)?.join("whimbrel"))
+}
+
+fn set(name: &str) -> Option<PathBuf> {
+    std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
+}
+
 fn directory() -> Result<PathBuf, NoPlace> {
-    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     // According to the XDG specification, a relative path in the variable is ignored.
     let config = set("XDG_CONFIG_HOME").filter(|path| path.is_absolute());
     let config = config.or_else(|| set("HOME").map(|home| home.join(".config")));

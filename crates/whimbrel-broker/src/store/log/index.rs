@@ -105,6 +105,15 @@ impl Runs {
         if *at == place { ordinal_in(run, sequence) } else { None }
     }
 
+    /// The lowest ordinal of a message that is not covered. `lowest` says the lowest sequence of a range that is not.
+    pub(super) fn first(&self, lowest: impl Fn(Origin, Range) -> Option<u64>) -> Option<u32> {
+        let first = |(place, run): &(usize, Run)| {
+            let range = Range { first: run.sequence, last: run.last() };
+            ordinal_in(run, lowest(*self.origins.get(*place)?, range)?)
+        };
+        self.runs.iter().filter_map(first).min()
+    }
+
     /// Returns the origin and the range of sequences of each run.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Origin, Range)> + '_ {
         let range = |run: &Run| Range { first: run.sequence, last: run.last() };

@@ -3,8 +3,10 @@
 //! Appenders leave encoded records in the `queue`. The `writer`, a thread, takes all that wait at once, writes them behind the last segment,
 //! synchronises, takes note of them in the index, and tells the `ticket`s. Readers see what is stored, never more.
 
+mod first;
 mod handles;
 mod index;
+mod listener;
 
 mod queue;
 mod reading;
@@ -38,6 +40,7 @@ pub use ticket::Ticket;
 pub use trimming::Trimmed;
 
 use self::handles::Handles;
+use self::listener::Listener;
 use self::queue::Queue;
 use self::segments::Segments;
 use super::disk::Disk;
@@ -67,6 +70,7 @@ struct Shared {
     trimming: Mutex<()>,
     notices: Vec<Notice>,
     groups: AtomicU64,
+    listener: Listener,
 }
 
 /// Figures of a log.
@@ -80,6 +84,8 @@ pub struct Figures {
     pub segments: usize,
     /// The bytes of all segments.
     pub bytes: u64,
+    /// When the oldest message arrived, milliseconds since 1970. `None` if there is none.
+    pub oldest_ms: Option<u64>,
     /// The groups that were written since the log was opened. Each was synchronised once if `sync` is `always`.
     pub groups: u64,
 }
@@ -117,8 +123,19 @@ impl Log {
             end: Position(segments.end()),
             segments: segments.full.len() + usize::from(segments.active.is_some()),
             bytes: segments.bytes(),
+            oldest_ms: segments.oldest_ms(),
             groups: self.shared.groups.load(Ordering::Relaxed),
         }
+    }
+
+    /// The position of the next message.
+    pub fn end(&self) -> Position {
+        Position(lock(&self.shared.segments).end())
+    }
+
+    /// Has `listener` called whenever messages were stored, by the thread that writes. Only the first one counts.
+    pub fn on_stored(&self, listener: impl Fn() + Send + std::marker::Sync + 'static) {
+        self.shared.listener.set(listener);
     }
 
     /// The position of a message; `None` if it is not there.

@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 use whimbrel_pubsub::message::ChannelId;
 
 use super::handles::Handles;
+use super::listener::Listener;
 use super::queue::Queue;
 use super::scan::{Rest, Scan, length, scan};
 use super::segments::{Active, Full, Segments};
@@ -54,6 +55,7 @@ impl OpenLog {
             settings,
             notices,
             groups: AtomicU64::new(0),
+            listener: Listener::default(),
         });
         let writer = Writer::new(shared.clone(), tail);
         let thread = std::thread::Builder::new().name(format!("log {}", channel.0));

@@ -112,6 +112,13 @@ impl Segments {
         Some(active.opening.first + u64::from(active.index.find(origin, sequence)?))
     }
 
+    /// When the oldest message arrived, milliseconds since 1970.
+    pub(super) fn oldest_ms(&self) -> Option<u64> {
+        let active = self.active.as_ref().map(|active| active.index.summary());
+        let oldest = self.full.front().map(|full| &full.summary).or(active)?;
+        (oldest.messages > 0).then_some(oldest.first_arrived)
+    }
+
     /// The bytes of all segments.
     pub(super) fn bytes(&self) -> u64 {
         let active = self.active.as_ref().map_or(0, |active| active.index.summary().end.into());

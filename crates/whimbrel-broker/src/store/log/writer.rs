@@ -81,6 +81,7 @@ impl Writer {
         };
         self.shared.groups.fetch_add(1, Ordering::Relaxed);
         batch.promise.finish(outcome);
+        self.shared.listener.call();
         batch.bytes.clear();
         if batch.bytes.capacity() <= LONGEST_SPARE {
             self.spare = batch.bytes;

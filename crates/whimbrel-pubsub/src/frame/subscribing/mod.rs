@@ -19,6 +19,8 @@ pub enum SubscriberFrame {
     Subscribe(Subscribe),
     /// The coverage that a durable subscription has, and will not need again.
     Acknowledge(Coverage),
+    /// The first message: the end of a durable subscription.
+    End(DurableName),
 }
 
 /// A request to attach a subscription.
@@ -56,7 +58,7 @@ pub enum Kind {
     Durable {
         /// Its name.
         name: DurableName,
-        /// How often it was attached.
+        /// How often it was attached. 0: once more than the broker knows.
         generation: u64,
         /// The subscriber's coverage, acknowledged or not.
         coverage: Coverage,
@@ -114,6 +116,8 @@ pub enum SubscriptionFrame {
     Told(ChannelId, Vec<Told>),
     /// It was refused, or has ended. The broker sends nothing more.
     Ended(Refusal),
+    /// The answer to [`SubscriberFrame::End`]: whether there was such a subscription. The broker sends nothing more.
+    Unsubscribed(bool),
 }
 
 /// The answer to [`SubscriberFrame::Subscribe`].
@@ -127,9 +131,11 @@ pub struct Subscribed {
 
 const SUBSCRIBE: u8 = 1;
 const ACKNOWLEDGE: u8 = 2;
+const END: u8 = 3;
 const SUBSCRIBED: u8 = 1;
 // 2 is TELLING.
 const ENDED: u8 = 3;
+const UNSUBSCRIBED: u8 = 4;
 /// The most channels of a subscription.
 const MOST_CHANNELS: usize = crate::coverage::MOST_CHANNELS;
 
@@ -146,6 +152,10 @@ impl SubscriberFrame {
                 out.push(ACKNOWLEDGE);
                 put_bytes(&mut out, &coverage.encode());
             }
+            Self::End(name) => {
+                out.push(END);
+                put_text(&mut out, name);
+            }
         }
         out.into()
     }
@@ -159,6 +169,7 @@ impl SubscriberFrame {
         let frame = match parser.byte()? {
             SUBSCRIBE => Self::Subscribe(Subscribe::parse(&mut parser)?),
             ACKNOWLEDGE => Self::Acknowledge(coverage(&mut parser)?),
+            END => Self::End(text(&mut parser, LONGEST_NAME)?),
             _ => return Err(FrameError::Malformed),
         };
         whole(&parser, frame)
@@ -292,6 +303,10 @@ impl SubscriptionFrame {
                 out.push(ENDED);
                 refusal.encode(&mut out);
             }
+            Self::Unsubscribed(was_there) => {
+                out.push(UNSUBSCRIBED);
+                out.push((*was_there).into());
+            }
         }
         out.into()
     }
@@ -314,6 +329,7 @@ impl SubscriptionFrame {
                 return Ok(Self::Told(channel, told));
             }
             ENDED => Self::Ended(Refusal::parse(&mut parser)?),
+            UNSUBSCRIBED => Self::Unsubscribed(flag(&mut parser)?),
             _ => return Err(FrameError::Malformed),
         };
         whole(&parser, frame)
@@ -321,68 +337,4 @@ impl SubscriptionFrame {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::coverage::Range;
-    use crate::frame::RefusalCode;
-    use crate::message::{BrokerId, Origin};
-
-    fn some_coverage() -> Coverage {
-        let mut coverage = Coverage::default();
-        let origin = Origin { broker: BrokerId(1), epoch: 2 };
-        coverage.entry(ChannelId(0)).unwrap().insert(origin, Range { first: 1, last: 9 }).unwrap();
-        coverage
-    }
-
-    #[test]
-    fn frames_come_back() {
-        let semi = |start| Kind::SemiDurable {
-            id: SubscriptionId(4),
-            generation: 3,
-            cluster: Some(ClusterId(2)),
-            start,
-        };
-        let kinds = [
-            Kind::Nondurable,
-            semi(Start::Live),
-            semi(Start::Held),
-            semi(Start::Coverage(some_coverage())),
-            Kind::Durable { name: "boat".into(), generation: 1, coverage: some_coverage() },
-        ];
-        let recoveries = [
-            Recover::First,
-            Recover::Beside,
-            Recover::NewestPerKey,
-            Recover::MaxAge(Duration::from_secs(600)),
-            Recover::First,
-        ];
-        let slows = [Slow::Wait, Slow::DropOldest(9), Slow::ReplaceByKey, Slow::Disconnect(300), Slow::Wait];
-        for ((kind, recover), slow) in kinds.into_iter().zip(recoveries).zip(slows) {
-            let selector = Some("price > 10".to_owned()).filter(|_| slow != Slow::Wait);
-            let subscribe = Subscribe { filter: "fish/#".into(), selector, kind, recover, slow };
-            let frame = SubscriberFrame::Subscribe(subscribe);
-            assert_eq!(SubscriberFrame::parse(&frame.encode()), Ok(frame));
-        }
-        let frame = SubscriberFrame::Acknowledge(some_coverage());
-        assert_eq!(SubscriberFrame::parse(&frame.encode()), Ok(frame));
-        for frame in [
-            SubscriptionFrame::Subscribed(Subscribed {
-                selector: Some("price > 10".into()),
-                channels: vec![ChannelId(0), ChannelId(7)],
-            }),
-            SubscriptionFrame::Ended(Refusal::new(RefusalCode::Superseded, "attached elsewhere")),
-        ] {
-            assert_eq!(SubscriptionFrame::parse(&frame.encode()), Ok(frame));
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn any_bytes_panic_nowhere(bytes in proptest::collection::vec(any::<u8>(), 0..120)) {
-            drop(SubscriberFrame::parse(&bytes));
-            drop(SubscriptionFrame::parse(&bytes.into()));
-        }
-    }
-}
+mod tests;

@@ -1,0 +1,78 @@
+//! What people see of durable subscriptions and logs. It does not wait for the disk.
+
+use whimbrel_pubsub::coverage::Range;
+
+use super::super::{Hub, Room};
+use super::{Presence, name_in};
+use crate::store::{DurableSubscription, Figures, Meta};
+
+/// A durable subscription, as people see it.
+#[derive(Clone, Debug)]
+pub struct DurableReport {
+    /// Its client's name for it.
+    pub name: String,
+    /// The client's key.
+    pub owner: Vec<u8>,
+    /// Its filter.
+    pub filter: String,
+    /// The messages that it has not acknowledged, at most, whether they match or not.
+    pub lag: u64,
+    /// Whether it is attached.
+    pub attached: bool,
+    /// Since when it is away, milliseconds since 1970. `None`: it is attached, or was away when the broker started.
+    pub away_since_ms: Option<u64>,
+}
+
+/// A log, as people see it.
+#[derive(Clone, Debug)]
+pub struct LogReport {
+    /// The channel's name.
+    pub channel: String,
+    /// Figures.
+    pub figures: Figures,
+}
+
+impl Hub {
+    /// Returns a report on each durable subscription, by client and name.
+    pub fn durable_subscriptions(&self) -> Vec<DurableReport> {
+        let Some(store) = self.keeper.opened() else { return Vec::new() };
+        let report = |subscription: &DurableSubscription| {
+            let (attached, away_since_ms) = match self.keeper.presence().get(&subscription.name) {
+                Some(Presence::Attached { .. }) => (true, None),
+                Some(Presence::Away(since)) => (false, Some(*since)),
+                None => (false, None),
+            };
+            let rooms = subscription.channels.iter().filter_map(|channel| self.room(*channel));
+            DurableReport {
+                name: name_in(&subscription.name).to_owned(),
+                owner: subscription.owner.clone(),
+                filter: subscription.filter.clone(),
+                lag: rooms.map(|room| lag(store.meta(), subscription, room)).sum(),
+                attached,
+                away_since_ms,
+            }
+        };
+        store.meta().subscriptions().iter().map(|subscription| report(subscription)).collect()
+    }
+
+    /// Returns a report on each log that messages are appended to.
+    pub fn logs(&self) -> Vec<LogReport> {
+        let rooms = self.rooms.iter();
+        let report = |room: &Room| {
+            let figures = room.logging().log()?.figures();
+            Some(LogReport { channel: room.name().to_owned(), figures })
+        };
+        rooms.filter_map(report).collect()
+    }
+}
+
+fn lag(meta: &Meta, subscription: &DurableSubscription, room: &Room) -> u64 {
+    let coverage = meta.coverage(&subscription.name).unwrap_or_default();
+    let heads = room.read().heads();
+    let uncovered = heads.into_iter().filter_map(|(origin, highest)| {
+        let all = Range::new(1, highest)?;
+        let covered = coverage.of(room.id()).and_then(|coverage| coverage.of(origin));
+        Some(covered.map_or(all.count(), |covered| covered.gaps(all).map(|gap| gap.count()).sum()))
+    });
+    uncovered.fold(0, u64::saturating_add)
+}

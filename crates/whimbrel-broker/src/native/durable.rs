@@ -1,0 +1,154 @@
+//! A client's durable subscription, on a stream of its own.
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+use tokio::time::{MissedTickBehavior, interval};
+use whimbrel::{MessageStream, Sender};
+use whimbrel_pubsub::frame::{
+    DurableName, Kind, Recover, Refusal, RefusalCode, Slow, Subscribe, Subscribed, SubscriberFrame,
+    SubscriptionFrame,
+};
+use whimbrel_pubsub::topic::TopicFilter;
+
+use super::Permissions;
+use super::subscriber::{BYTES, COVER_EVERY, Packing, Who, mistake, not_permitted, revoked, selected};
+use crate::hub::{AttachDurable, DurableAttachment, Hub, Progress, Sink};
+
+/// Why serving is over.
+enum Over {
+    /// The stream or the session has ended.
+    Gone,
+    /// The broker ends it.
+    Ended(Refusal),
+}
+
+impl From<Refusal> for Over {
+    fn from(refusal: Refusal) -> Self {
+        Self::Ended(refusal)
+    }
+}
+
+/// Serves a durable subscription until its stream or session ends.
+pub(super) async fn run(
+    hub: Arc<Hub>,
+    mut stream: MessageStream,
+    (who, mut changes): (Who, watch::Receiver<()>),
+    subscribe: Subscribe,
+    permissions: &Permissions,
+    packing: Packing,
+) {
+    let sender = stream.sender().build();
+    let over = match attach(hub, &who, subscribe, permissions).await {
+        Ok((attachment, filter, subscribed)) => {
+            let frame = SubscriptionFrame::Subscribed(subscribed).encode();
+            if sender.send(frame).await.is_err() {
+                return;
+            }
+            tokio::select! {
+                over = serve(attachment, &mut stream, &sender, packing) => over.err(),
+                () = revoked(&who, &filter, &mut changes) => Some(Over::Ended(not_permitted(&filter))),
+            }
+        }
+        Err(refusal) => Some(Over::Ended(refusal)),
+    };
+    if let Some(Over::Ended(refusal)) = over {
+        drop(sender.send(SubscriptionFrame::Ended(refusal).encode()).await);
+    }
+}
+
+/// Ends a durable subscription, and says so.
+pub(super) async fn end(hub: Arc<Hub>, sender: &Sender, who: &Who, name: DurableName) {
+    let ended = match owner(who) {
+        Ok(owner) => tokio::task::spawn_blocking(move || hub.end_durable(&owner, &name)).await,
+        Err(refusal) => Ok(Err(refusal)),
+    };
+    let frame = match ended {
+        Ok(Ok(was_there)) => SubscriptionFrame::Unsubscribed(was_there),
+        Ok(Err(refusal)) => SubscriptionFrame::Ended(refusal),
+        // The broker is being stopped.
+        Err(_) => return,
+    };
+    drop(sender.send(frame.encode()).await);
+}
+
+async fn attach(
+    hub: Arc<Hub>,
+    who: &Who,
+    subscribe: Subscribe,
+    permissions: &Permissions,
+) -> Result<(DurableAttachment, TopicFilter, Subscribed), Refusal> {
+    let Subscribe { filter, selector, kind, recover, slow } = subscribe;
+    let Kind::Durable { name, generation, coverage } = kind else {
+        return Err(mistake("the subscription is not durable"));
+    };
+    if recover != Recover::First || slow != Slow::Wait {
+        return Err(mistake("a durable subscription gets every message in turn: leave other choices out"));
+    }
+    let selection = selected(permissions, &filter, selector.as_deref())?;
+    let selector = selection.selector().map(ToString::to_string);
+    let filter = selection.filter().clone();
+    let attach = AttachDurable { owner: owner(who)?, name, generation, coverage, selection };
+    let attached = tokio::task::spawn_blocking(move || hub.attach_durable(attach)).await;
+    let attachment = attached.map_err(|_| Refusal::new(RefusalCode::Unavailable, "the broker stops"))??;
+    let channels = attachment.channels();
+    Ok((attachment, filter, Subscribed { selector, channels }))
+}
+
+fn owner(who: &Who) -> Result<Vec<u8>, Refusal> {
+    let key = who.key.ok_or_else(|| mistake("a durable subscription belongs to a key, and you have none"))?;
+    Ok(key.as_bytes().to_vec())
+}
+
+/// Tells the subscriber what there is, and hears what it acknowledges, until one of both ends it.
+async fn serve(
+    mut attachment: DurableAttachment,
+    stream: &mut MessageStream,
+    sender: &Sender,
+    mut packing: Packing,
+) -> Result<(), Over> {
+    let mut covers = interval(COVER_EVERY);
+    covers.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    packing.room = BYTES;
+    loop {
+        if attachment.is_superseded() {
+            let why = "the subscription was attached elsewhere, or ended";
+            return Err(Refusal::new(RefusalCode::Superseded, why).into());
+        }
+        let progress = attachment.read(|channel, told| packing.tell(channel, told)).await?;
+        let frames = packing.take();
+        if !frames.is_empty() {
+            let sending = sender.send_many(frames);
+            tokio::pin!(sending);
+            // Acknowledgements are read meanwhile: two that wait for each other's room would wait for good.
+            loop {
+                tokio::select! {
+                    sent = &mut sending => break sent.map(drop).map_err(|_| Over::Gone)?,
+                    received = stream.recv() => take(&mut attachment, received.map_err(|_| Over::Gone)?.payload.as_ref())?,
+                }
+            }
+        }
+        if progress != Progress::Idle {
+            tokio::task::yield_now().await;
+            continue;
+        }
+        tokio::select! {
+            () = attachment.woken() => {}
+            _ = covers.tick() => attachment.tell_covers(),
+            received = stream.recv() => take(&mut attachment, received.map_err(|_| Over::Gone)?.payload.as_ref())?,
+        }
+    }
+}
+
+/// Takes an acknowledgement.
+fn take(attachment: &mut DurableAttachment, payload: &[u8]) -> Result<(), Over> {
+    match SubscriberFrame::parse(payload) {
+        Ok(SubscriberFrame::Acknowledge(coverage)) => {
+            attachment.acknowledge(&coverage);
+            Ok(())
+        }
+        _ => {
+            Err(mistake("only acknowledgements are expected on the stream of a durable subscription").into())
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! The status of a broker's store, as programs read it.
+
+use serde_json::{Value, json};
+use whimbrel::PublicKey;
+use whimbrel_broker::hub::{Hub, LogReport};
+
+/// The durable subscriptions.
+pub(super) fn durable(hub: &Hub) -> Value {
+    let all = hub.durable_subscriptions().into_iter().map(|subscription| {
+        let key = <[u8; 32]>::try_from(&*subscription.owner).ok().and_then(|key| PublicKey::new(key).ok());
+        json!({
+            "name": subscription.name, "client": key.map(|key| key.to_string()), "filter": subscription.filter,
+            "lag": subscription.lag, "attached": subscription.attached, "away_since_ms": subscription.away_since_ms,
+        })
+    });
+    all.collect()
+}
+
+/// The logs of durable channels.
+pub(super) fn logs(hub: &Hub) -> Value {
+    let all = hub.logs().into_iter().map(|LogReport { channel, figures }| {
+        json!({
+            "channel": channel, "messages": figures.end.0 - figures.begin.0, "bytes": figures.bytes,
+            "segments": figures.segments, "groups": figures.groups, "oldest_ms": figures.oldest_ms,
+        })
+    });
+    all.collect()
+}
