@@ -12,7 +12,7 @@ use whimbrel_service::Metrics;
 use super::metrics::BrokerMetrics;
 use super::{
     BrokerReport, ChannelReport, MOST_ROWS, PartitionReport, PublisherReport, PublisherReports,
-    SubscriberReport, SubscriberReports,
+    SubscriberReport, SubscriberReports, SubscriberSums,
 };
 use crate::Time;
 use crate::backbone::Mesh;
@@ -161,10 +161,9 @@ fn subscribers(
         Vec::new()
     };
     all.sort_by_key(worst);
-    let mut reports = SubscriberReports::default();
-    reports.slow = all.iter().chain(&rest).filter(|((is_slow, ..), _)| *is_slow).count() as u64;
+    let slow = all.iter().chain(&rest).filter(|((is_slow, ..), _)| *is_slow).count() as u64;
+    let mut sums = SubscriberSums::default();
     for ((_, lag, lost), record) in &rest {
-        let sums = &mut reports.rest;
         sums.number += 1;
         sums.lag += lag;
         sums.lost = sums.lost.saturating_add(*lost);
@@ -172,12 +171,12 @@ fn subscribers(
         sums.recovered += record.recovered();
         sums.superseded += record.superseded();
     }
-    reports.list = all.iter().map(|((_, lag, _), record)| subscriber(record, *lag, now)).collect();
-    reports
+    let list = all.iter().map(|((_, lag, _), record)| subscriber(record, *lag, now)).collect();
+    SubscriberReports { slow, list, rest: sums }
 }
 
 /// Returns the report on one subscription.
-pub(super) fn subscriber(record: &SubscriberRecord, lag: u64, now: Time) -> SubscriberReport {
+fn subscriber(record: &SubscriberRecord, lag: u64, now: Time) -> SubscriberReport {
     let slow_since = record.slow_since();
     SubscriberReport {
         client: record.client().name.clone(),

@@ -27,7 +27,7 @@ fn it_fits_into_eighty_columns() {
     assert!(
         shown[3].contains("broker")
             && shown[3].contains("250/s")
-            && shown[3].contains("40 subs, 1 slow, 1/2 brokers"),
+            && shown[3].contains("1 slow of 40, 1/2 linked"),
         "{shown:#?}"
     );
     model.handle(Wish::View(View::Subscribers));

@@ -13,6 +13,16 @@ fn seconds(value: f64) -> String {
     delay(value * 1e6)
 }
 
+/// A time that may be long.
+fn age(value: f64) -> String {
+    match value {
+        ..120.0 => format!("{value:.0} s"),
+        ..7_200.0 => format!("{:.0} min", value / 60.0),
+        ..172_800.0 => format!("{:.0} h", value / 3_600.0),
+        _ => format!("{:.0} d", value / 86_400.0),
+    }
+}
+
 /// A rate of messages.
 fn messages(rate: f64) -> Cell {
     Cell::number(rate, format!("{}/s", count(rate).trim_end_matches("msg").trim_end()))
@@ -43,7 +53,7 @@ pub(super) fn overview(sources: &[&Source]) -> Sheet {
         };
         let cells = [
             Cell::text(&report.service),
-            Cell::number(report.uptime_s, seconds(report.uptime_s)),
+            Cell::number(report.uptime_s, age(report.uptime_s)),
             Cell::count(report.sessions.len() as u64),
             received,
             sent,
@@ -68,9 +78,12 @@ fn broker_rates(broker: &BrokerReport) -> (Cell, Cell) {
 fn state(report: &StatusReport, broker: Option<&BrokerReport>) -> (bool, String) {
     if let Some(broker) = broker {
         let (slow, others) = (broker.subscribers.slow, broker.brokers.len() as u64);
-        let mut state = format!("{}, {slow} slow", plural(broker.subscriptions, "sub"));
+        let mut state = match slow {
+            0 => plural(broker.subscriptions, "subscription"),
+            _ => format!("{slow} slow of {}", broker.subscriptions),
+        };
         if others > 0 {
-            state += &format!(", {}/{others} brokers", broker.linked);
+            state += &format!(", {}/{others} linked", broker.linked);
         }
         return (slow > 0 || broker.linked < others, state);
     }
