@@ -124,7 +124,7 @@ pub(crate) fn brokers() {
             eprintln!("nats-server could not be built (is Go installed?): its rows are left out");
         }
     }
-    if let Err(reason) = package("mosquitto", || works(program("mosquitto", &["-h"]))) {
+    if let Err(reason) = package("mosquitto", || works(program("which", &["mosquitto"]))) {
         eprintln!("{reason}");
     }
 }

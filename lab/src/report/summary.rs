@@ -560,6 +560,24 @@ const HEADLINES: &[Headline] = &[
         ],
     },
     Headline {
+        experiment: "fan-out",
+        condition: "To 100 subscribers",
+        peer: OURS,
+        metric: "deliveries",
+        targets: &[
+            least("To 100 subscribers", "deliveries", 1.0).times(Times::Row("To 100 subscribers", "nats")),
+            least("To 1,000 subscribers", "deliveries", 2.0)
+                .times(Times::Row("To 1,000 subscribers", "nats")),
+            least("To 100 subscribers", "deliveries", 8.0)
+                .of("whimbrel-mqtt")
+                .times(Times::Row("To 100 subscribers", "mosquitto")),
+            least("To 99 subscribers, and one that never reads", "deliveries", 0.95)
+                .times(Times::Row("To 100 subscribers", OURS)),
+            most("To 1,000 subscribers", "bytes_each", 12_000.0),
+            most("To 1,000 subscribers", "bytes_each", 4_000.0).of("whimbrel-mqtt"),
+        ],
+    },
+    Headline {
         experiment: "self",
         condition: "rate, Mbit/s: 100",
         peer: LINK,
