@@ -66,16 +66,16 @@ fn table<'a>(sheet: &Sheet, model: &Model, width: u16, alarm: Style) -> Table<'a
         let cells = row.cells.iter().enumerate().map(|(at, one)| cell(at, one.text.clone()));
         Row::new(cells).style(if row.is_alarm { alarm } else { Style::new() })
     });
-    let widths = widths(sheet, width).into_iter().map(Constraint::Length);
+    let marked = model.sorting().map(|(column, _)| column);
+    let widths = widths(sheet, width, marked).into_iter().map(Constraint::Length);
     Table::new(rows, widths).header(heads).column_spacing(GAP)
 }
 
 /// The widths of columns: what they need, and if that is too much, the widest give way.
-fn widths(sheet: &Sheet, width: u16) -> Vec<u16> {
+fn widths(sheet: &Sheet, width: u16, marked: Option<usize>) -> Vec<u16> {
     let longest = |at: usize| {
         let cells = sheet.rows.iter().filter_map(|row| row.cells.get(at));
-        // The head may carry a mark.
-        let head = sheet.heads[at].len() + 1;
+        let head = sheet.heads[at].len() + usize::from(marked == Some(at));
         cells.map(|cell| cell.text.chars().count()).chain([head]).max().unwrap_or(0) as u16
     };
     let mut widths: Vec<u16> = (0..sheet.heads.len()).map(longest).collect();
