@@ -22,6 +22,7 @@ pub(crate) struct FlowParcel {
 
 /// The other end of a flow.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "there is one a flow, while it is handed over")]
 pub(crate) enum OtherEnd {
     /// A stream of the session with this place in the parcel.
     Stream(usize, Saved),

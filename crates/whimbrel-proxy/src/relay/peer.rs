@@ -274,8 +274,10 @@ impl Peer {
             };
             match dialled {
                 Ok(link) => {
+                    // Whoever is told finds the session.
+                    let session = self.begin(link);
                     tell(&PeerState::Connected);
-                    if self.attend(link).await.is_local {
+                    if self.serve(session).await.is_local {
                         return;
                     }
                     tell(&self.state());
