@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use super::state::State;
 use super::*;
 use crate::store::testing::{Folder, entry, origin};
 
