@@ -12,5 +12,5 @@ mod reader;
 mod tests;
 mod window;
 
-pub use reader::{Begin, Next, Reader};
+pub use reader::{Begin, Next, Reader, TooManyGaps};
 pub use window::{WINDOW, WINDOW_BYTES, Window};

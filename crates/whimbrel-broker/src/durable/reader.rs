@@ -31,6 +31,11 @@ pub struct Begin {
     pub until: Position,
 }
 
+/// What is acknowledged has too many gaps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("more than {MOST_RANGES} ranges of an origin's messages are acknowledged: acknowledge messages in their order")]
+pub struct TooManyGaps;
+
 /// The result of a step.
 #[derive(Debug, PartialEq, Eq)]
 #[allow(clippy::large_enum_variant, reason = "a box would be an allocation for each delivery")]
@@ -161,8 +166,9 @@ impl Reader {
         }
     }
 
-    /// The subscriber acknowledges. Only what it was told counts. Returns what is newly acknowledged.
-    pub fn acknowledge(&mut self, coverage: &ChannelCoverage) -> Vec<(Origin, Range)> {
+    /// The subscriber acknowledges. Only what it was told counts. Returns what is newly acknowledged. Fails if what is acknowledged has more
+    /// gaps than can be kept: closing one would acknowledge what was not.
+    pub fn acknowledge(&mut self, coverage: &ChannelCoverage) -> Result<Vec<(Origin, Range)>, TooManyGaps> {
         let mut new = Vec::new();
         for (origin, ranges) in coverage.iter() {
             let Some(reading) = self.readings.get(&origin) else { continue };
@@ -175,14 +181,16 @@ impl Reader {
             }
         }
         for (origin, range) in &new {
-            // It is within what the readings have, which is bounded alike.
-            self.acknowledged.insert(*origin, *range).ok();
+            // Origins are among those of the readings.
+            if let Ok(Some(_)) = self.acknowledged.insert(*origin, *range) {
+                return Err(TooManyGaps);
+            }
         }
         if !new.is_empty() {
             let acknowledged = &self.acknowledged;
             self.window.release(|origin, sequence| acknowledged.contains(origin, sequence));
         }
-        new
+        Ok(new)
     }
 
     /// What was told and not acknowledged.

@@ -37,6 +37,11 @@ impl Storing {
         Self(ticket.map_or(State::Safe, State::Written))
     }
 
+    /// Whether there is nothing to wait for.
+    pub(crate) fn is_safe(&self) -> bool {
+        matches!(self.0, State::Safe)
+    }
+
     /// Looks for a message that was published before, and appends it if it is not stored: its first append may have failed, or may
     /// still wait.
     pub(super) fn again(log: Log, entry: Entry) -> Self {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::{MissedTickBehavior, interval};
 use whimbrel::{MessageStream, Sender};
 use whimbrel_pubsub::frame::{
@@ -12,7 +12,7 @@ use whimbrel_pubsub::frame::{
 use whimbrel_pubsub::topic::TopicFilter;
 
 use super::Permissions;
-use super::subscriber::{BYTES, COVER_EVERY, Packing, Who, mistake, not_permitted, revoked, selected};
+use super::subscriber::{COVER_EVERY, Packing, Who, mistake, not_permitted, revoked, selected};
 use crate::hub::{AttachDurable, DurableAttachment, Hub, Progress, Sink};
 
 /// Why serving is over.
@@ -36,7 +36,7 @@ pub(super) async fn run(
     (who, mut changes): (Who, watch::Receiver<()>),
     subscribe: Subscribe,
     permissions: &Permissions,
-    packing: Packing,
+    (packing, roomy): (Packing, &Semaphore),
 ) {
     let sender = stream.sender().build();
     let over = match attach(hub, &who, subscribe, permissions).await {
@@ -46,7 +46,7 @@ pub(super) async fn run(
                 return;
             }
             tokio::select! {
-                over = serve(attachment, &mut stream, &sender, packing) => over.err(),
+                over = serve(attachment, &mut stream, &sender, packing, roomy) => over.err(),
                 () = revoked(&who, &filter, &mut changes) => Some(Over::Ended(not_permitted(&filter))),
             }
         }
@@ -106,17 +106,18 @@ async fn serve(
     stream: &mut MessageStream,
     sender: &Sender,
     mut packing: Packing,
+    roomy: &Semaphore,
 ) -> Result<(), Over> {
     let mut covers = interval(COVER_EVERY);
     covers.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    packing.room = BYTES;
     loop {
         if attachment.is_superseded() {
-            let why = "the subscription was attached elsewhere, or ended";
-            return Err(Refusal::new(RefusalCode::Superseded, why).into());
+            return Err(superseded());
         }
+        let room = roomy.try_acquire().ok();
+        packing.allow(room.is_some());
         let progress = attachment.read(|channel, told| packing.tell(channel, told)).await?;
-        let frames = packing.take();
+        let (frames, mut is_woken) = (packing.take(), false);
         if !frames.is_empty() {
             let sending = sender.send_many(frames);
             tokio::pin!(sending);
@@ -124,11 +125,19 @@ async fn serve(
             loop {
                 tokio::select! {
                     sent = &mut sending => break sent.map(drop).map_err(|_| Over::Gone)?,
+                    // A client that reads nothing keeps no more than its latest attachment.
+                    () = attachment.woken() => {
+                        if attachment.is_superseded() {
+                            return Err(superseded());
+                        }
+                        is_woken = true;
+                    }
                     received = stream.recv() => take(&mut attachment, received.map_err(|_| Over::Gone)?.payload.as_ref())?,
                 }
             }
         }
-        if progress != Progress::Idle {
+        drop(room);
+        if progress != Progress::Idle || is_woken {
             tokio::task::yield_now().await;
             continue;
         }
@@ -140,12 +149,15 @@ async fn serve(
     }
 }
 
+fn superseded() -> Over {
+    Refusal::new(RefusalCode::Superseded, "the subscription was attached elsewhere, or ended").into()
+}
+
 /// Takes an acknowledgement.
 fn take(attachment: &mut DurableAttachment, payload: &[u8]) -> Result<(), Over> {
     match SubscriberFrame::parse(payload) {
         Ok(SubscriberFrame::Acknowledge(coverage)) => {
-            attachment.acknowledge(&coverage);
-            Ok(())
+            Ok(attachment.acknowledge(&coverage)?)
         }
         _ => {
             Err(mistake("only acknowledgements are expected on the stream of a durable subscription").into())

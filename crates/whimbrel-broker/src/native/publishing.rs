@@ -26,6 +26,13 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The time between two tries to append to a log that is busy.
 pub(super) const AGAIN: Duration = Duration::from_millis(2);
 
+/// A message that waits until earlier ones are stored.
+struct Held {
+    number: u64,
+    message: Result<Message, Refusal>,
+    since: Instant,
+}
+
 /// A client's messages on their way in.
 pub(super) struct Publishing {
     hub: Arc<Hub>,
@@ -34,11 +41,8 @@ pub(super) struct Publishing {
     finding: Finding,
     /// The number of the next message that is published.
     next: u64,
-    /// Messages that wait until earlier ones are stored.
-    held: VecDeque<(u64, Result<Message, Refusal>)>,
+    held: VecDeque<Held>,
     held_bytes: usize,
-    /// When the first of them began to be the first.
-    since: Instant,
     pub(super) answers: Answers,
     pub(super) pace: Arc<Pace>,
     /// What reports say of it.
@@ -62,7 +66,6 @@ impl Publishing {
             next: 1,
             held: VecDeque::new(),
             held_bytes: 0,
-            since: Instant::now(),
             answers: Answers::default(),
         }
     }
@@ -93,11 +96,8 @@ impl Publishing {
                 let spent = self.pace.spend(&permissions.quota, payload.len(), Instant::now());
                 spent.map(|()| message).map_err(|error| Refusal::new(RefusalCode::Limit, error))
             });
-            if self.held.is_empty() {
-                self.since = Instant::now();
-            }
             self.held_bytes += length(&message);
-            self.held.push_back((number, message));
+            self.held.push_back(Held { number, message, since: Instant::now() });
         }
         self.go_on();
         Ok(())
@@ -115,21 +115,18 @@ impl Publishing {
     }
 
     fn publish_held(&mut self) {
-        while let Some((number, message)) = self.held.pop_front() {
+        while let Some(Held { number, message, since }) = self.held.pop_front() {
             let bytes = length(&message);
             match message.map(|message| self.try_publish(number, message)) {
                 Ok(Ok(())) => {}
-                Ok(Err((_, refusal))) if self.since.elapsed() >= PATIENCE => {
-                    self.refuse(number, refusal);
-                }
+                Ok(Err((_, refusal))) if since.elapsed() >= PATIENCE => self.refuse(number, refusal),
                 Ok(Err((message, _))) => {
-                    self.held.push_front((number, Ok(message)));
+                    self.held.push_front(Held { number, message: Ok(message), since });
                     return;
                 }
                 Err(refusal) => self.refuse(number, refusal),
             }
             self.held_bytes -= bytes;
-            self.since = Instant::now();
         }
     }
 
@@ -148,6 +145,8 @@ impl Publishing {
         match self.hub.take_safely(message.clone(), &mut self.finding) {
             Ok((Published::Taken(stamp) | Published::Repeated(stamp), storing)) => {
                 self.counts.on_published(1, 0);
+                // What needs no disk is answered at once.
+                let bytes = if storing.is_safe() { 0 } else { bytes };
                 self.answers.taken(number, bytes, storing, stamp.published);
             }
             Err(NotTaken::Refused(refusal)) => self.refuse(number, refusal),

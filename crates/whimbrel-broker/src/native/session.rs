@@ -112,7 +112,8 @@ impl Session {
                     self.publishing.go_on();
                 }
                 () = sleep(AGAIN), if self.publishing.is_holding() => self.publishing.go_on(),
-                stream = self.mocket.accept_messages() => {
+                // The first message of a stream may be among what is not read now.
+                stream = self.mocket.accept_messages(), if reads => {
                     let Ok(stream) = stream else { return Ok(()) };
                     let first = openings.accept(stream.id());
                     let key = self.mocket.peer_key();

@@ -27,7 +27,7 @@ pub(super) const COVER_EVERY: Duration = Duration::from_secs(5);
 /// The most arrivals that are looked at in one go.
 const STEPS: u32 = 4_096;
 /// The most bytes that are read before they are sent.
-pub(super) const BYTES: usize = 64 << 10;
+const BYTES: usize = 64 << 10;
 /// The subscriptions of a session that may have so much read and not sent. Others read a packet at a time, so that many that the client
 /// does not read hold little.
 pub(super) const ROOMY: usize = 32;
@@ -73,7 +73,7 @@ pub(super) async fn run(
     let attached = match SubscriberFrame::parse(&first) {
         Ok(SubscriberFrame::Subscribe(subscribe)) if matches!(subscribe.kind, Kind::Durable { .. }) => {
             drop(first);
-            return durable::run(hub, stream, (who, changes), subscribe, &permissions, packing).await;
+            return durable::run(hub, stream, (who, changes), subscribe, &permissions, (packing, &roomy)).await;
         }
         Ok(SubscriberFrame::Subscribe(subscribe)) => attach(&hub, &who, &permissions, most, subscribe),
         Ok(SubscriberFrame::End(name)) => return durable::end(hub, &sender, &who, name).await,
@@ -198,7 +198,7 @@ async fn serve(
         }
         let turn = if attachment.is_recovering() { Some(hub.turns().begin().await) } else { None };
         let room = roomy.try_acquire().ok();
-        packing.room = if room.is_some() { packing.roomy } else { packing.most };
+        packing.allow(room.is_some());
         let began = Instant::now();
         let progress = attachment.read(true, STEPS, &mut packing);
         if let Some(turn) = turn {
@@ -233,7 +233,7 @@ pub(super) struct Packing {
     /// The bytes that may be packed if there is room.
     roomy: usize,
     /// The bytes that may be packed now.
-    pub(super) room: usize,
+    room: usize,
     open: Option<(ChannelId, Telling)>,
     full: Vec<Bytes>,
     bytes: usize,
@@ -246,6 +246,11 @@ pub(super) struct Packing {
 impl Packing {
     fn new(most: usize, roomy: usize) -> Self {
         Self { most, roomy, room: most, ..Self::default() }
+    }
+
+    /// Sets whether there is room for more than a packet.
+    pub(super) fn allow(&mut self, is_roomy: bool) {
+        self.room = if is_roomy { self.roomy } else { self.most };
     }
 
     fn close(&mut self) {

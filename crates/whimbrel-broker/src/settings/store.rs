@@ -36,7 +36,7 @@ impl StoreSection {
             Some(folder) => Ok(folder.clone()),
             None => {
                 default_state_folder().map(|state| state.join(format!("broker-{key}"))).map_err(|error| {
-                    format!("{error}: write `folder = \"…\"` under [store] in the broker's file")
+                    format!("{error}, with `folder = \"…\"` under [store] in the broker's file")
                 })
             }
         };

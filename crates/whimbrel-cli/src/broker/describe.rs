@@ -5,6 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Deserialize;
 use serde_json::Value;
+use whimbrel::PeerText;
 use whimbrel_broker::report::{
     BrokerReport, ChannelReport, LinkReport, PartitionReport, PublisherReports, SubscriberReports,
 };
@@ -95,8 +96,10 @@ fn describe_durable(Durable { name, client, filter, lag, attached, away_since_ms
         (false, None) => "away since before the broker started".to_owned(),
     };
     format!(
-        "  durable {name} of {} ({filter}): {presence}, {} not acknowledged",
+        "  durable {} of {} ({}): {presence}, {} not acknowledged",
+        PeerText::show(name),
         client.as_deref().unwrap_or("nobody"),
+        PeerText::show(filter),
         plural(*lag, "message")
     )
 }

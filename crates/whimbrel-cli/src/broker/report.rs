@@ -4,9 +4,14 @@ use serde_json::{Value, json};
 use whimbrel::PublicKey;
 use whimbrel_broker::hub::{Hub, LogReport};
 
-/// The durable subscriptions.
+/// The most durable subscriptions in a report.
+const MOST_ROWS: usize = 100;
+
+/// The durable subscriptions, those with the most messages to come first.
 pub(super) fn durable(hub: &Hub) -> Value {
-    let all = hub.durable_subscriptions().into_iter().map(|subscription| {
+    let mut all = hub.durable_subscriptions();
+    all.sort_by_key(|subscription| std::cmp::Reverse(subscription.lag));
+    let all = all.into_iter().take(MOST_ROWS).map(|subscription| {
         let key = <[u8; 32]>::try_from(&*subscription.owner).ok().and_then(|key| PublicKey::new(key).ok());
         json!({
             "name": subscription.name, "client": key.map(|key| key.to_string()), "filter": subscription.filter,

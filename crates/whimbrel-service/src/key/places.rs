@@ -25,7 +25,7 @@ pub fn default_known_peers_file() -> Result<PathBuf, NoPlace> {
 
 /// Neither `XDG_STATE_HOME` nor `HOME` is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("neither XDG_STATE_HOME nor HOME is set")]
+#[error("neither XDG_STATE_HOME nor HOME is set: set one of them, or name the folder")]
 pub struct NoStatePlace;
 
 /// Returns `$XDG_STATE_HOME/whimbrel`, or `~/.local/state/whimbrel`, for what a program keeps on its own. The folder need not exist.

@@ -95,7 +95,9 @@ impl Clients {
             if let Some((_, at)) = &away.will
                 && (*at <= now || away.session.is_none())
             {
-                wills.extend(away.will.take().map(|(message, _)| message));
+                let due = away.will.take().map(|(message, _)| message);
+                *bytes = bytes.saturating_sub(due.as_ref().map_or(0, |will| will.encoded().len()));
+                wills.extend(due);
             }
             away.session.is_some() || away.will.is_some()
         });
@@ -142,7 +144,8 @@ impl Inner {
 
 impl Away {
     fn bytes(&self) -> usize {
-        self.session.as_ref().map_or(0, |(kept, _)| kept.bytes())
+        let will = self.will.as_ref().map_or(0, |(message, _)| message.encoded().len());
+        will + self.session.as_ref().map_or(0, |(kept, _)| kept.bytes())
     }
 }
 

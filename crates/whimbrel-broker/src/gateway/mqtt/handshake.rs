@@ -201,6 +201,7 @@ fn will_of(admitted: &Admitted, connect: &Connect<'_>) -> Result<Option<(Message
     let Some(will) = &connect.will else { return Ok(None) };
     let message = Content::of_will(will).message()?;
     admitted.may_publish(will.topic)?;
+    admitted.spend(message.encoded().len())?;
     let delay = Duration::from_secs(will.properties.will_delay.unwrap_or(0).into());
     Ok(Some((message, delay)))
 }

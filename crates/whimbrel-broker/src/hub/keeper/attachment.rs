@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use whimbrel_pubsub::coverage::{Coverage, Told};
-use whimbrel_pubsub::frame::Refusal;
+use whimbrel_pubsub::frame::{Refusal, RefusalCode};
 use whimbrel_pubsub::message::ChannelId;
 
 use super::super::{Hub, Progress};
@@ -133,15 +133,21 @@ impl DurableAttachment {
     }
 
     /// The subscriber acknowledges. It is written within a time. It does not wait for the disk.
-    pub fn acknowledge(&mut self, coverage: &Coverage) {
-        let Some(store) = self.hub.keeper.opened() else { return };
+    ///
+    /// # Errors
+    /// What is acknowledged has more gaps than can be kept.
+    pub fn acknowledge(&mut self, coverage: &Coverage) -> Result<(), Refusal> {
+        let Some(store) = self.hub.keeper.opened() else { return Ok(()) };
         for part in &mut self.parts {
             let Some(coverage) = coverage.of(part.channel) else { continue };
-            for (origin, range) in part.reader.acknowledge(coverage) {
+            let acknowledged = part.reader.acknowledge(coverage);
+            let new = acknowledged.map_err(|error| Refusal::new(RefusalCode::Limit, error))?;
+            for (origin, range) in new {
                 // One that was ended meanwhile, or whose coverage is full, gets nothing wrong by it.
                 store.meta().cover(&self.name, part.channel, origin, range).ok();
             }
         }
+        Ok(())
     }
 }
 

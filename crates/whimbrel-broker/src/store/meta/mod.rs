@@ -32,6 +32,8 @@ use super::format::encode_body;
 const MOST_SUBSCRIPTIONS: usize = 100_000;
 /// The most memories of subscriptions that were ended.
 const MOST_TOMBSTONES: usize = 100_000;
+/// The most of one owner: of more, the memories that end first go.
+const MOST_TOMBSTONES_OF_OWNER: usize = 1_000;
 /// The most origins that are remembered.
 const MOST_ORIGINS_SEEN: usize = 65_536;
 
@@ -98,9 +100,16 @@ impl Meta {
         let Some(former) = self.subscription(name) else { return Ok(false) };
         self.writer.state().has_room_for_tombstone(name)?;
         let tombstone = Tombstone { generation: former.generation, ends_ms };
+        let surplus = self.writer.state().surplus_tombstones(name, MOST_TOMBSTONES_OF_OWNER);
         self.writer.write_now(
-            |transaction| tables::put_tombstone(transaction, name, tombstone),
-            |state| state.unsubscribe(name, tombstone),
+            |transaction| {
+                tables::put_tombstone(transaction, name, tombstone)?;
+                tables::remove_tombstones(transaction, &surplus)
+            },
+            |state| {
+                state.unsubscribe(name, tombstone);
+                state.forget_tombstones(&surplus);
+            },
         )?;
         Ok(true)
     }

@@ -93,6 +93,19 @@ impl State {
         Ok(())
     }
 
+    /// The memories that have to go before another one of the same owner fits. What is in front of a slash names the owner.
+    pub(super) fn surplus_tombstones(&self, name: &SubscriptionName, most: usize) -> Vec<SubscriptionName> {
+        let owner = |name: &SubscriptionName| name.as_str().split_once('/').map(|(owner, _)| owner.to_owned());
+        let Some(own) = owner(name) else { return Vec::new() };
+        let all = self.tombstones.iter().filter(|(other, _)| owner(other).as_deref() == Some(&*own));
+        let mut all: Vec<_> = all.map(|(name, tombstone)| (tombstone.ends_ms, name)).collect();
+        all.sort_unstable();
+        let surplus = (all.len() + 1).saturating_sub(most);
+        let mut names: Vec<_> = all.into_iter().take(surplus).map(|(_, name)| name.clone()).collect();
+        names.sort_unstable();
+        names
+    }
+
     pub(super) fn unsubscribe(&mut self, name: &SubscriptionName, tombstone: Tombstone) {
         self.subscriptions.remove(name);
         self.clean(name);

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use super::state::State;
 use super::*;
 use crate::store::testing::{Folder, entry, origin};
 
@@ -107,6 +108,22 @@ fn coverage_is_written_by_itself_in_time() {
             break;
         }
     }
+}
+
+#[test]
+fn regression_an_owner_who_ends_many_takes_no_room_of_others() {
+    let mut state = State::default();
+    let ended = |ends_ms| Tombstone { generation: 1, ends_ms };
+    state.unsubscribe(&name("other/fish"), ended(1));
+    for at in 0..MOST_TOMBSTONES_OF_OWNER as u64 {
+        assert!(state.surplus_tombstones(&name("many/new"), MOST_TOMBSTONES_OF_OWNER).is_empty());
+        state.unsubscribe(&name(&format!("many/{at}")), ended(10 + at));
+    }
+    let surplus = state.surplus_tombstones(&name("many/new"), MOST_TOMBSTONES_OF_OWNER);
+    assert_eq!(surplus, [name("many/0")]);
+    state.forget_tombstones(&surplus);
+    assert!(state.tombstone(&name("many/0")).is_none() && state.tombstone(&name("other/fish")).is_some());
+    assert!(state.surplus_tombstones(&name("plain"), 1).is_empty(), "it names no owner");
 }
 
 #[test]
