@@ -159,7 +159,7 @@ fn words(plan: &LinkPlan, seed: u64) -> anyhow::Result<String> {
 /// Returns the cells of one direction, in the order of the laboratory's model.
 fn cells(name: &str, config: &LinkConfig, seed: u64) -> anyhow::Result<Vec<(&'static str, String)>> {
     let LinkConfig { rate, delay, queue, loss, .. } = config.clone();
-    let known = LinkConfig::default().rate(rate.clone()).delay(delay).queue(queue).loss(loss.clone());
+    let known = LinkConfig::default().rate(rate.clone()).delay(delay).queue(queue).loss(loss);
     ensure!(*config == known, "rattan cannot model this link: {config}");
     let mut cells = Vec::new();
     match rate {
