@@ -49,7 +49,9 @@ impl Experiment for AcmCot {
                        connection, or as datagrams. The share is the bytes of all packets in both directions, with the heads of IP and \
                        acknowledgements, over the bytes of the records that arrived. With proxies, it counts from the first record to the last one's \
                        arrival, and the session stands before. `dictionary` is one of 16 KB, trained on other records. `gathered`: records wait up to 250 ms for others (`gather`).",
-            why: "Not yet written: the figures of a whole run come first.",
+            why: "A compressed record has 60 to 100 bytes, less than what surrounds a packet of its own and its acknowledgement. With `gather`, a dozen \
+                  records share both, and a stream's share a block of the compressor. Datagrams are compressed one by one, so they need the \
+                  dictionary. TCP has smaller headers, and what goes over it is one stream.",
         }
     }
 

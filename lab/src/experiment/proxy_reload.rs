@@ -49,7 +49,8 @@ impl Experiment for ProxyReload {
                        times. Or, a hundred times, a new process takes over from the near and the far proxy in turns (`--replace`). A flow is \
                        reset if a connection or a download ends early. Bytes lost are those that curl lacked, and 64 for each exchange that was \
                        wrong or without an end. Over TCP there are no upgrades.",
-            why: "Not yet written: the figures of a whole run come first.",
+            why: "A reload replaces rules, and touches no socket. An upgrade hands sockets, sessions and what is in hand to the next process; programs \
+                  see that as a pause. A session over TCP cannot be handed over.",
         }
     }
 
