@@ -33,7 +33,9 @@ pub struct Begin {
 
 /// What is acknowledged has too many gaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("more than {MOST_RANGES} ranges of an origin's messages are acknowledged: acknowledge messages in their order")]
+#[error(
+    "more than {MOST_RANGES} ranges of an origin's messages are acknowledged: acknowledge messages in their order"
+)]
 pub struct TooManyGaps;
 
 /// The result of a step.

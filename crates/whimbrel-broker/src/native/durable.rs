@@ -156,9 +156,7 @@ fn superseded() -> Over {
 /// Takes an acknowledgement.
 fn take(attachment: &mut DurableAttachment, payload: &[u8]) -> Result<(), Over> {
     match SubscriberFrame::parse(payload) {
-        Ok(SubscriberFrame::Acknowledge(coverage)) => {
-            Ok(attachment.acknowledge(&coverage)?)
-        }
+        Ok(SubscriberFrame::Acknowledge(coverage)) => Ok(attachment.acknowledge(&coverage)?),
         _ => {
             Err(mistake("only acknowledgements are expected on the stream of a durable subscription").into())
         }

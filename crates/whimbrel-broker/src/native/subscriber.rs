@@ -73,7 +73,8 @@ pub(super) async fn run(
     let attached = match SubscriberFrame::parse(&first) {
         Ok(SubscriberFrame::Subscribe(subscribe)) if matches!(subscribe.kind, Kind::Durable { .. }) => {
             drop(first);
-            return durable::run(hub, stream, (who, changes), subscribe, &permissions, (packing, &roomy)).await;
+            return durable::run(hub, stream, (who, changes), subscribe, &permissions, (packing, &roomy))
+                .await;
         }
         Ok(SubscriberFrame::Subscribe(subscribe)) => attach(&hub, &who, &permissions, most, subscribe),
         Ok(SubscriberFrame::End(name)) => return durable::end(hub, &sender, &who, name).await,

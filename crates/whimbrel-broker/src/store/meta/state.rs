@@ -95,7 +95,8 @@ impl State {
 
     /// The memories that have to go before another one of the same owner fits. What is in front of a slash names the owner.
     pub(super) fn surplus_tombstones(&self, name: &SubscriptionName, most: usize) -> Vec<SubscriptionName> {
-        let owner = |name: &SubscriptionName| name.as_str().split_once('/').map(|(owner, _)| owner.to_owned());
+        let owner =
+            |name: &SubscriptionName| name.as_str().split_once('/').map(|(owner, _)| owner.to_owned());
         let Some(own) = owner(name) else { return Vec::new() };
         let all = self.tombstones.iter().filter(|(other, _)| owner(other).as_deref() == Some(&*own));
         let mut all: Vec<_> = all.map(|(name, tombstone)| (tombstone.ends_ms, name)).collect();
