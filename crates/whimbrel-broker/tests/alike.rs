@@ -42,7 +42,7 @@ struct Sharing {
     frames: Vec<Bytes>,
     open: Vec<Told>,
     shared: usize,
-    /// What it was told itself, and what came from others.
+    /// The things it was told itself, and those that came from others.
     itself: usize,
     others: usize,
 }
@@ -171,9 +171,10 @@ fn a_message_is_looked_at_about_once_for_all_who_are_alike() {
     let mut alike: Vec<_> = (0..50).map(|at| (attach(&hub, at, "a"), Sharing::default())).collect();
     let mut finding = Finding::default();
     for round in 0..20 {
-        let mut taking = hub.taking(&mut finding);
-        (0..100).for_each(|number| _ = taking.publish(message("a", 100 * round + number, None)).unwrap());
-        drop(taking);
+        let mut take =
+            |number: u64| hub.take(message("a", 100 * round + number, None), &mut finding).unwrap();
+        (0..100).for_each(|number| _ = take(number));
+        hub.wake_for_taken(&mut finding);
         for (attachment, sharing) in &mut alike {
             assert!(attachment.is_ready());
             assert_eq!(attachment.read(true, 1_000, sharing), Progress::Idle);
@@ -192,8 +193,7 @@ fn a_message_is_looked_at_about_once_for_all_who_are_alike() {
 fn who_comes_while_messages_are_taken_misses_none() {
     let hub = hub();
     let mut finding = Finding::default();
-    let mut taking = hub.taking(&mut finding);
-    taking.publish(message("a", 1, None)).unwrap();
+    hub.take(message("a", 1, None), &mut finding).unwrap();
     let mut late = attach(&hub, 1, "a");
     let mut told = Vec::new();
     let mut hear = |_: ChannelId, told_now: Told| {
@@ -201,8 +201,8 @@ fn who_comes_while_messages_are_taken_misses_none() {
         true
     };
     while late.read(true, 100, &mut hear) != Progress::Idle {}
-    taking.publish(message("a", 2, None)).unwrap();
-    drop(taking);
+    hub.take(message("a", 2, None), &mut finding).unwrap();
+    hub.wake_for_taken(&mut finding);
     assert!(late.is_ready(), "it is woken though the topic was known before it came");
     while late.read(true, 100, &mut hear) != Progress::Idle {}
     let deliveries = told.iter().filter(|told| matches!(told, Told::Delivery(_))).count();

@@ -3,12 +3,14 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod common;
+mod pubsub;
 
 use std::io::Write;
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
 use common::{Home, Running, assert_fails, whimbrel};
+use pubsub::{lines, numbers, subscriber};
 
 /// Longer than anything takes on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -32,29 +34,12 @@ fn publish(home: &Home, url: &str, topic: &str, lines: impl IntoIterator<Item = 
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-fn subscriber(home: &Home, url: &str, filter: &str, more: &[&str]) -> Command {
-    let mut command = whimbrel(home);
-    command.args(["sub", filter, "--broker", url]).args(more);
-    command
-}
-
-/// Waits for the end of a subscriber. Returns what it printed.
-fn lines(running: Running) -> Vec<String> {
-    let (code, stdout, stderr) = running.end();
-    assert_eq!(code, Some(0), "{stderr}");
-    String::from_utf8(stdout).unwrap().lines().map(str::to_owned).collect()
-}
-
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_so() {
         assert!(start.elapsed() < PATIENCE, "{what}");
         std::thread::sleep(Duration::from_millis(20));
     }
-}
-
-fn numbers(range: std::ops::Range<u32>) -> Vec<String> {
-    range.map(|number| number.to_string()).collect()
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What a running broker shows: its status, metrics, activity log and dashboard.
+//! The views of a running broker: its status, metrics, activity log and dashboard.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

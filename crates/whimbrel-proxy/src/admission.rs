@@ -1,4 +1,4 @@
-//! Who is let in, and what people hear of those who are not.
+//! The admission of peers, and what people hear of those who are not let in.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;

@@ -25,7 +25,7 @@ async fn dialling(identity: Identity) -> Endpoint {
     Endpoint::bind(config, "127.0.0.1:0").await.unwrap()
 }
 
-/// What people hear of a proxy.
+/// The news that people hear of a proxy.
 #[derive(Clone, Default)]
 struct Heard(Arc<Mutex<Vec<String>>>);
 

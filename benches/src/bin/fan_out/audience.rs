@@ -1,4 +1,4 @@
-//! What the subscribers received.
+//! The subscribers, and the counts of what they received.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

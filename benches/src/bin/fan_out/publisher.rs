@@ -26,7 +26,7 @@ struct Step {
     done: oneshot::Sender<anyhow::Result<Published>>,
 }
 
-/// What was published in a step.
+/// The counts of a step's publishing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Published {
     pub(crate) messages: u64,

@@ -20,7 +20,7 @@ pub(crate) enum Item<'a> {
 const TOPIC: &str = "fan/out";
 
 impl Wire {
-    /// What a client says first.
+    /// The first bytes of a client.
     pub(crate) fn hello(self, number: usize) -> Vec<u8> {
         match self {
             Self::Mqtt => {
@@ -120,7 +120,7 @@ fn nats(bytes: &[u8]) -> Option<(usize, Option<Item<'_>>)> {
 mod tests {
     use super::*;
 
-    /// What a broker sends, cut at any place.
+    /// The bytes of a broker, cut at any place.
     fn comes(wire: Wire, sent: &[u8], expected: &[Item<'_>]) {
         for cut in 0..sent.len() {
             let mut seen = 0;

@@ -21,9 +21,9 @@ pub struct Begin {
     pub picks: Arc<dyn Picks>,
     /// Whether all messages of the channel are: counts of those that are gone are exact then.
     pub is_whole: bool,
-    /// What was acknowledged.
+    /// The acknowledged messages.
     pub acknowledged: ChannelCoverage,
-    /// What the subscriber says that it has.
+    /// The messages that the subscriber claims to have.
     pub claimed: ChannelCoverage,
     /// The position of the first message that neither covers, or one before it.
     pub first: Position,
@@ -31,7 +31,7 @@ pub struct Begin {
     pub until: Position,
 }
 
-/// What is acknowledged has too many gaps.
+/// The acknowledged messages have too many gaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "more than {MOST_RANGES} ranges of an origin's messages are acknowledged: acknowledge messages in their order"
@@ -195,7 +195,7 @@ impl Reader {
         Ok(new)
     }
 
-    /// What was told and not acknowledged.
+    /// The messages that were told and not acknowledged.
     pub fn window(&self) -> &Window {
         &self.window
     }

@@ -1,4 +1,4 @@
-//! What a durable subscription was told and has not acknowledged.
+//! The messages that a durable subscription was told and has not acknowledged.
 
 use std::collections::VecDeque;
 

@@ -1,6 +1,6 @@
 //! Subscriptions that are alike: they select the same, and are told in the same form.
 //!
-//! What one of them was told on its way through a stretch of arrivals is kept for a while, as bytes. Others that come to the same place take
+//! The bytes that one of them was told on its way through a stretch of arrivals are kept for a while. Others that come to the same place take
 //! the bytes. So a message is looked at and encoded once for all of a kind, and not for each subscription.
 
 use std::collections::BTreeMap;
@@ -33,7 +33,7 @@ pub trait Sink {
         false
     }
 
-    /// What comes now may be shared, until [`Sink::end`]. It depends on nothing that was told before.
+    /// Things that come now may be shared, until [`Sink::end`]. It depends on nothing that was told before.
     fn begin(&mut self) {}
 
     /// Whether it is time to end what is shared: when about a packet is full.

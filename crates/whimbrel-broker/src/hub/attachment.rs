@@ -281,7 +281,7 @@ impl Attachment {
     }
 }
 
-/// What a subscription hears of one channel in a turn.
+/// The things that a subscription hears of one channel in a turn.
 struct Heard<'a> {
     /// The channel, by its place among those of the subscription.
     place: usize,

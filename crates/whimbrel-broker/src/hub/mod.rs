@@ -35,7 +35,7 @@ pub use clock::Clock;
 pub use group::{Receipt, Seat};
 pub use keeper::{AttachDurable, DurableAttachment, DurableReport, LogReport, MOST_OF_CLIENT, StorePlace};
 pub use logging::{Durability, DurableRules};
-pub use publishing::{Finding, Taking};
+pub use publishing::Finding;
 pub(crate) use register::Rate;
 pub use register::{
     Change, Client, Flow, LOOK, Promise, PublisherRecord, Publishing, Register, SubscriberRecord, Sums,

@@ -26,25 +26,15 @@ pub struct Finding {
     is_published: bool,
 }
 
-/// Takes messages that come together. Dropping it wakes the subscriptions to which they may go.
-#[derive(Debug)]
-pub struct Taking<'a> {
-    hub: &'a Hub,
-    finding: &'a mut Finding,
-}
-
 impl Hub {
-    /// Begins to take messages that come together.
-    pub fn taking<'a>(&'a self, finding: &'a mut Finding) -> Taking<'a> {
-        Taking { hub: self, finding }
-    }
-
     /// Takes a message that a publisher sent, and wakes who wants it.
     ///
     /// # Errors
     /// No channel has the topic, or the channel does not take the message.
     pub fn publish(&self, message: Message, finding: &mut Finding) -> Result<Published, Refusal> {
-        self.taking(finding).publish(message)
+        let published = self.take(message, finding);
+        self.wake_for_taken(finding);
+        published
     }
 
     /// Takes a message that a publisher sent. Have [`Hub::wake_for_taken`] called soon: until then nobody is told of it. Nobody waits until it
@@ -119,22 +109,6 @@ impl Hub {
         if self.rooms.iter().filter(|room| room.turn_over()).count() > 0 {
             self.attached().wake_all();
         }
-    }
-}
-
-impl Taking<'_> {
-    /// Takes a message.
-    ///
-    /// # Errors
-    /// No channel has the topic, or the channel does not take the message.
-    pub fn publish(&mut self, message: Message) -> Result<Published, Refusal> {
-        self.hub.take(message, self.finding)
-    }
-}
-
-impl Drop for Taking<'_> {
-    fn drop(&mut self) {
-        self.hub.wake_for_taken(self.finding);
     }
 }
 

@@ -1,4 +1,4 @@
-//! What has to happen before a message is acknowledged.
+//! The wait before a message is acknowledged.
 
 use std::fmt;
 use std::future::Future;

@@ -1,4 +1,4 @@
-//! What a client publishes.
+//! The messages that a client publishes.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ pub(super) struct Publishing {
     held_bytes: usize,
     pub(super) answers: Answers,
     pub(super) pace: Arc<Pace>,
-    /// What reports say of it.
+    /// Its counts, for reports.
     counts: hub::Publishing,
 }
 

@@ -59,7 +59,7 @@ pub struct Reader {
     caught_up: bool,
     /// Live arrivals before this are passed over.
     pub(super) dropping_until: u64,
-    /// What it does since [`Reader::begin_passage`], as long as others do the same.
+    /// The passage since [`Reader::begin_passage`], as long as others do the same.
     pub(super) passage: Option<Passage>,
 }
 

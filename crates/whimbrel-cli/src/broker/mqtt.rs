@@ -20,7 +20,7 @@ pub(super) struct Mqtt {
     serving: JoinHandle<()>,
 }
 
-/// What MQTT needs before anything is started: the settings, and the certificates that they name.
+/// The settings of MQTT and the certificates that they name, read before anything is started.
 pub(super) struct Prepared {
     pub(super) plan: MqttPlan,
     pub(super) tls: Option<Tls>,

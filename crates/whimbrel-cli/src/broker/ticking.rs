@@ -1,4 +1,4 @@
-//! What a broker does as time passes.
+//! The work of a broker as time passes.
 
 use std::sync::Arc;
 use std::time::Duration;

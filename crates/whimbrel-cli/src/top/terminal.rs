@@ -37,7 +37,7 @@ impl Drop for Screen {
     }
 }
 
-/// What a person did.
+/// A person's action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Did {
     Quit,

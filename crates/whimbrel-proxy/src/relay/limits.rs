@@ -71,7 +71,7 @@ impl Default for Limits {
 pub struct LimitMistake {
     /// The setting.
     pub setting: &'static str,
-    /// What it would mean.
+    /// The consequence.
     why: &'static str,
 }
 

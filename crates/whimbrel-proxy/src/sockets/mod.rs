@@ -1,4 +1,4 @@
-//! What is special about sockets of the proxy: a mark, so that interception leaves them alone, and addresses that are not
+//! The special properties of the proxy's sockets: a mark, so that interception leaves them alone, and addresses that are not
 //! this host's, in which it speaks for programs.
 
 mod mark;

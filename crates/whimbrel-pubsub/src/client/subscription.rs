@@ -87,9 +87,9 @@ struct Attaching {
     subscribing: Subscribing,
     /// The state with everything that arrived here, whether the program has taken it or not.
     ahead: Option<SubscriptionState>,
-    /// What the program has acknowledged. It is for durable subscriptions.
+    /// The coverage that the program has acknowledged. It is for durable subscriptions.
     acknowledged: watch::Receiver<Coverage>,
-    /// What the broker was told of it.
+    /// The part of it that the broker was told.
     sent: watch::Sender<Coverage>,
     is_durable: bool,
 }

@@ -66,7 +66,7 @@ impl Drop for DashboardServer {
     }
 }
 
-/// What all connections share.
+/// The state that all connections share.
 struct Desk {
     guard: Guard,
     viewers: Arc<Semaphore>,

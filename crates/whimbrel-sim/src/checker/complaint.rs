@@ -1,4 +1,4 @@
-//! What a check complains of.
+//! The complaint of a check.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

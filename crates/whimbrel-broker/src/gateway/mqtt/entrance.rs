@@ -52,7 +52,7 @@ struct Inner {
     turned_away: u64,
 }
 
-/// What came from one network.
+/// The connections and attempts of one network.
 #[derive(Debug)]
 struct Comers {
     connections: usize,

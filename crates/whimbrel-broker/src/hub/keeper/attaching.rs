@@ -29,7 +29,7 @@ pub struct AttachDurable {
     pub name: String,
     /// How often it was attached. 0: once more than is known.
     pub generation: u64,
-    /// What the subscriber has.
+    /// The messages that the subscriber has.
     pub coverage: Coverage,
     /// Its filter and selector.
     pub selection: Selection,

@@ -135,7 +135,7 @@ impl DurableAttachment {
     /// The subscriber acknowledges. It is written within a time. It does not wait for the disk.
     ///
     /// # Errors
-    /// What is acknowledged has more gaps than can be kept.
+    /// The acknowledged messages have more gaps than can be kept.
     pub fn acknowledge(&mut self, coverage: &Coverage) -> Result<(), Refusal> {
         let Some(store) = self.hub.keeper.opened() else { return Ok(()) };
         for part in &mut self.parts {

@@ -97,7 +97,7 @@ impl Keeper {
     }
 }
 
-/// What a client hears of an error of the database.
+/// An error of the database, as a client hears of it.
 fn refusal(error: &MetaError) -> Refusal {
     let code = match error {
         MetaError::Owner(_) => RefusalCode::NotPermitted,

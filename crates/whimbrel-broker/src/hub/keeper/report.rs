@@ -1,4 +1,4 @@
-//! What people see of durable subscriptions and logs. It does not wait for the disk.
+//! A report on durable subscriptions and logs. It does not wait for the disk.
 
 use whimbrel_pubsub::coverage::Range;
 

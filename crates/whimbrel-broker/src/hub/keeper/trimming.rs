@@ -1,4 +1,4 @@
-//! What nobody needs any more goes.
+//! The removal of what nobody needs any more.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! Who is told when messages were stored.
+//! The callback that is told when messages were stored.
 
 use std::fmt;
 use std::sync::OnceLock;

@@ -44,6 +44,11 @@ pub(super) struct Changes {
     pub(super) retained: Vec<(RetainedKey, Option<Vec<u8>>)>,
 }
 
+/// The part of a name that says whose it is, in front of the first slash.
+fn owner_of(name: &SubscriptionName) -> Option<&str> {
+    name.as_str().split_once('/').map(|(owner, _)| owner)
+}
+
 impl State {
     pub(super) fn subscriptions(&self) -> impl Iterator<Item = &Arc<DurableSubscription>> {
         self.subscriptions.values().map(|held| &held.subscription)
@@ -95,10 +100,8 @@ impl State {
 
     /// The memories that have to go before another one of the same owner fits. What is in front of a slash names the owner.
     pub(super) fn surplus_tombstones(&self, name: &SubscriptionName, most: usize) -> Vec<SubscriptionName> {
-        let owner =
-            |name: &SubscriptionName| name.as_str().split_once('/').map(|(owner, _)| owner.to_owned());
-        let Some(own) = owner(name) else { return Vec::new() };
-        let all = self.tombstones.iter().filter(|(other, _)| owner(other).as_deref() == Some(&*own));
+        let Some(own) = owner_of(name) else { return Vec::new() };
+        let all = self.tombstones.iter().filter(|(other, _)| owner_of(other) == Some(own));
         let mut all: Vec<_> = all.map(|(name, tombstone)| (tombstone.ends_ms, name)).collect();
         all.sort_unstable();
         let surplus = (all.len() + 1).saturating_sub(most);

@@ -1,4 +1,4 @@
-//! What `whimbrel top` shows: reports come in, rows come out. It knows no terminal and no socket.
+//! The content of `whimbrel top`: reports come in, rows come out. It knows no terminal and no socket.
 
 mod sheet;
 mod source;
@@ -36,7 +36,7 @@ impl View {
     }
 }
 
-/// What a person wants.
+/// A person's wish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wish {
     View(View),

@@ -1,4 +1,4 @@
-//! What a view shows: a table whose cells are known by their order.
+//! The content of a view: a table whose cells are known by their order.
 
 use std::cmp::Ordering;
 

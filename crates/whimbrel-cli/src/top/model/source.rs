@@ -9,7 +9,7 @@ use whimbrel_service::{SessionReport, StatusReport};
 /// A service by its control socket: the last two reports, or why there is none.
 #[derive(Clone, Debug)]
 pub(in crate::top) struct Source {
-    /// What the service is called in rows: the file name of its socket.
+    /// The name of the service in rows: the file name of its socket.
     pub(super) name: String,
     pub(super) now: Option<Seen>,
     before: Option<Seen>,

@@ -22,7 +22,7 @@ struct Open {
     turned: usize,
 }
 
-/// What came.
+/// Something that a client sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Event {
     /// Bytes of a message.
@@ -33,7 +33,7 @@ pub(super) enum Event {
     Close,
 }
 
-/// What a client does wrong, as the code with which it is told.
+/// A client's mistake, as the close code with which it is told (RFC 6455 section 7.4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Violation(pub(super) u16);
 
