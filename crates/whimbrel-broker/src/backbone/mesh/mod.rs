@@ -1,0 +1,144 @@
+//! The mesh: each broker has a session with every other over the transport.
+//!
+//! Messages go from the broker at which they entered to each other one, once. What a link loses, the brokers ask each other for. So a broker
+//! that was cut off, or is new, fills its buffer in the same way.
+
+mod dialling;
+mod frame;
+mod link;
+mod links;
+mod traffic;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::MissedTickBehavior;
+use whimbrel::{Endpoint, Mocket, PublicKey, Url};
+use whimbrel_pubsub::message::BrokerId;
+
+pub use frame::PROTOCOL;
+pub(crate) use frame::read_again;
+
+use crate::hub::Hub;
+use crate::report::LinkReport;
+use frame::MeshFrame;
+use links::Links;
+use traffic::Traffic;
+
+/// Another broker.
+#[derive(Clone, Debug)]
+pub struct Peer {
+    /// Its key.
+    pub key: PublicKey,
+    /// Where it is dialled, if this broker knows.
+    pub url: Option<Url>,
+}
+
+/// A broker's part of the mesh.
+#[derive(Debug)]
+pub struct Mesh {
+    hub: Arc<Hub>,
+    peers: BTreeMap<PublicKey, BrokerId>,
+    links: Arc<Links>,
+    traffic: BTreeMap<BrokerId, Traffic>,
+}
+
+/// How often brokers are asked for what is missing, if anything is.
+const ASK_EVERY: Duration = Duration::from_millis(50);
+/// How often brokers are told of the highest sequences, also when nothing is published.
+const HEADS_EVERY: u32 = 10;
+/// Closing a link that speaks another version, or is of another cluster.
+const MISUSED: u64 = 1;
+
+impl Mesh {
+    /// Joins the mesh: dials the peers that have a URL, and asks for what is missing.
+    pub fn start(hub: Arc<Hub>, endpoint: &Endpoint, peers: &[Peer]) -> Arc<Self> {
+        let ids: BTreeMap<_, _> =
+            peers.iter().map(|peer| (peer.key, crate::settings::broker_id(&peer.key))).collect();
+        let traffic = ids.iter().map(|(key, id)| (*id, Traffic::with(*key))).collect();
+        let mesh = Arc::new(Self { hub, peers: ids, links: Arc::default(), traffic });
+        for peer in peers {
+            if let Some(url) = &peer.url {
+                tokio::spawn(dialling::run(Arc::clone(&mesh), endpoint.clone(), url.clone()));
+            }
+        }
+        if !peers.is_empty() {
+            tokio::spawn(ask(Arc::downgrade(&mesh)));
+        }
+        mesh
+    }
+
+    /// Serves a broker that has connected, until the link ends.
+    pub async fn accepted(self: Arc<Self>, mocket: Mocket) {
+        if let Err(why) = link::run(&self, &mocket).await {
+            mocket.close(MISUSED, &why).await;
+        }
+    }
+
+    /// The brokers that are linked now.
+    pub fn linked(&self) -> Vec<BrokerId> {
+        self.links.brokers()
+    }
+
+    /// Learns how fast links carry messages, `elapsed` after the last time.
+    pub fn look(&self, elapsed: Duration) {
+        self.traffic.values().for_each(|traffic| traffic.look(elapsed));
+    }
+
+    /// Returns a report on each configured broker.
+    pub fn report(&self) -> Vec<LinkReport> {
+        let now = self.hub.clock().time();
+        let highest = self.hub.own_highest();
+        let of = |(broker, traffic): (&BrokerId, &Traffic)| {
+            let since = traffic.since();
+            let mocket = self.links.newest(*broker);
+            let stats = mocket.as_ref().map(Mocket::stats);
+            let paths = stats.as_ref().map_or(&[][..], |stats| &stats.connection.paths);
+            let works = |path: &&whimbrel::PathStats| {
+                matches!(path.state, whimbrel::PathState::Active | whimbrel::PathState::Standby)
+            };
+            let key = traffic.key.to_string();
+            LinkReport {
+                name: key.chars().take(8).collect(),
+                key,
+                linked: since.is_some(),
+                linked_s: since.map(|since| now.since(since).as_secs_f64()),
+                address: mocket.as_ref().map(Mocket::peer_addr),
+                paths: paths.len() as u64,
+                working_paths: paths.iter().filter(works).count() as u64,
+                rtt_ms: paths.iter().filter(works).map(|path| path.rtt.as_secs_f64() * 1e3).reduce(f64::min),
+                sent: traffic.sent(),
+                received: traffic.received(),
+                sent_per_s: traffic.sent_rate.per_second(),
+                received_per_s: traffic.received_rate.per_second(),
+                behind: since.map(|_| traffic.behind(|channel| highest.get(&channel).copied().unwrap_or(0))),
+            }
+        };
+        self.traffic.iter().map(of).collect()
+    }
+
+    /// The broker with this key, if it is configured.
+    fn peer(&self, key: Option<PublicKey>) -> Option<BrokerId> {
+        self.peers.get(&key?).copied()
+    }
+}
+
+/// Asks for what is missing, and tells what is known, as long as the mesh lives.
+async fn ask(mesh: std::sync::Weak<Mesh>) {
+    let mut interval = tokio::time::interval(ASK_EVERY);
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    for turn in 0_u32.. {
+        interval.tick().await;
+        let Some(mesh) = mesh.upgrade() else { return };
+        for (channel, request) in mesh.hub.poll_requests() {
+            let to = request.to;
+            mesh.links.send(to, &MeshFrame::Request(channel, request.origin, request.ranges));
+        }
+        if turn % HEADS_EVERY == 0 {
+            for channel in mesh.hub.channels() {
+                mesh.links.send_all(&MeshFrame::Heads(channel, mesh.hub.heads(channel)));
+            }
+        }
+    }
+}
