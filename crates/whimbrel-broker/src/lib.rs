@@ -25,6 +25,7 @@ mod serving;
 pub mod settings;
 pub mod store;
 mod time;
+pub mod tls;
 
 pub use serving::serve;
 pub use time::{Now, Time};

@@ -76,6 +76,8 @@ impl Test {
         let tshark = tools::tshark();
         // Without nftables, the tests that need it say so.
         drop(tools::nftables());
+        // So do those that need brokers of others.
+        tools::brokers();
         tally.tests("tests", &["--workspace"])?;
         // If the checkers miss planted faults, a passed test means nothing.
         let planted = [

@@ -107,11 +107,12 @@ pub(crate) fn sing_box() {
     }
 }
 
-/// A rival of the broker for the laboratory, and the folder where the laboratory looks for it.
+/// The servers of NATS, beside which the laboratory measures the broker and over which its tests have brokers speak, and the folder where
+/// both look for them.
 const NATS: (&str, &str, &str) = ("github.com/nats-io/nats-server/v2", "2.15.2", "lab/target/nats-server");
 
-/// Builds nats-server if it is missing and Go is there, and installs mosquitto, as root on Debian. Without them, the laboratory's report
-/// lacks their rows.
+/// Builds nats-server if it is missing and Go is there, and installs mosquitto and its clients, as root on Debian. Without them, the
+/// laboratory's report lacks their rows, and tests say that they are skipped.
 pub(crate) fn brokers() {
     let (package_path, version, folder) = NATS;
     let folder = root().join(folder).join("bin");
@@ -121,11 +122,13 @@ pub(crate) fn brokers() {
         let mut build = program("go", &["install", "-ldflags", "-s -w", &place]);
         build.env("GOBIN", &folder);
         if !works(build) {
-            eprintln!("nats-server could not be built (is Go installed?): its rows are left out");
+            eprintln!("nats-server could not be built (is Go installed?): what needs it is left out");
         }
     }
-    if let Err(reason) = package("mosquitto", || works(program("which", &["mosquitto"]))) {
-        eprintln!("{reason}");
+    for (name, there) in [("mosquitto", "mosquitto"), ("mosquitto-clients", "mosquitto_pub")] {
+        if let Err(reason) = package(name, || works(program("which", &[there]))) {
+            eprintln!("{reason}");
+        }
     }
 }
 

@@ -129,7 +129,7 @@ impl Channel {
         for (origin, highest) in heads {
             if *origin == self.own
                 || *highest == 0
-                || !(self.settings.peers.contains(&origin.broker) || origin.broker == self.own.broker)
+                || !(self.settings.may_be_origin(origin.broker) || origin.broker == self.own.broker)
             {
                 continue;
             }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use whimbrel_pubsub::message::{ChannelId, Message, Origin, PartitionId, Publications, Stamp};
+use whimbrel_pubsub::message::{BrokerId, ChannelId, Message, Origin, PartitionId, Publications, Stamp};
 
 use super::arrivals::Arrivals;
 use super::hybrid::HybridClock;
@@ -88,6 +88,15 @@ impl Channel {
     /// The settings.
     pub fn settings(&self) -> &ChannelSettings {
         &self.settings
+    }
+
+    /// Has another broker count as one that carries the channel, or no more.
+    pub fn carry(&mut self, broker: BrokerId, carries: bool) {
+        let peers = &mut self.settings.peers;
+        peers.retain(|peer| *peer != broker);
+        if carries {
+            peers.push(broker);
+        }
     }
 
     /// The origin of what is published here.

@@ -131,7 +131,7 @@ impl Channel {
 
     fn index_for(&mut self, stamp: &Stamp, now: Time) -> Result<LogIndex, Refusal> {
         let origin = stamp.origin;
-        let is_configured = origin.broker == self.own.broker || self.settings.peers.contains(&origin.broker);
+        let is_configured = origin.broker == self.own.broker || self.settings.may_be_origin(origin.broker);
         if !is_configured || !(1..=LAST_SEQUENCE).contains(&stamp.sequence) {
             return Err(Refusal::Stranger(origin));
         }

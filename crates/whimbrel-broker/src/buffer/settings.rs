@@ -16,8 +16,10 @@ pub struct ChannelSettings {
     pub id: ChannelId,
     /// The partitions. A message belongs to the first whose rule picks it, else to the last. Default: one for all.
     pub partitions: Vec<PartitionSettings>,
-    /// The other brokers that carry the channel. Default: none.
+    /// The other brokers that carry the channel, in the beginning. Default: none.
     pub peers: Vec<BrokerId>,
+    /// Whether messages may also have entered at brokers that are not among the peers. Default: no.
+    pub takes_strangers: bool,
     /// How long a message that exists may take to come, before subscriptions are told that its fate is unknown. It must be longer than a
     /// message can be on its way between brokers. Default: 10 s. Raised, subscriptions hear later of what may be lost.
     pub unknown_after: Duration,
@@ -38,12 +40,18 @@ pub struct ChannelSettings {
 }
 
 impl ChannelSettings {
+    /// Whether messages may have entered at this broker.
+    pub(super) fn may_be_origin(&self, broker: BrokerId) -> bool {
+        self.takes_strangers || self.peers.contains(&broker)
+    }
+
     /// The defaults for a channel.
     pub fn new(id: ChannelId) -> Self {
         Self {
             id,
             partitions: vec![PartitionSettings::default()],
             peers: Vec::new(),
+            takes_strangers: false,
             unknown_after: Duration::from_secs(10),
             ask_after: Duration::from_millis(100),
             ask_at_least_every: Duration::from_secs(5),

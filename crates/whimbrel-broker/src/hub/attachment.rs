@@ -98,11 +98,7 @@ impl Hub {
     ) -> Result<Attachment, Refusal> {
         let Attach { selection, recover, slow, start, state, form } = attach;
         if !self.rooms.iter().any(|room| room.may_have(&selection)) {
-            let filter = selection.filter();
-            return Err(Refusal::new(
-                RefusalCode::Mistake,
-                format_args!("no channel of this broker has topics of the filter `{filter}`"),
-            ));
+            return Err(self.no_channel_for(selection.filter()));
         }
         let (name, signal) = self.attached().enter(client, notify);
         let (hub, selection) = (Arc::clone(self), Arc::new(selection));

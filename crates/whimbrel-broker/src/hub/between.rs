@@ -98,11 +98,12 @@ impl Hub {
         }
     }
 
-    /// Returns the source of messages that are published here from now on, for a link to another broker.
-    pub fn outgoing(self: &Arc<Self>) -> Outgoing {
+    /// Returns the source of messages that are published here from now on in these channels, for a link to another broker.
+    pub fn outgoing(self: &Arc<Self>, channels: &[ChannelId]) -> Outgoing {
         let signal = Arc::new(Signal::default());
         let number = self.links().insert(Arc::clone(&signal));
-        let next = self.rooms.iter().map(|room| (room.id(), room.own_highest() + 1)).collect();
+        let rooms = self.rooms.iter().filter(|room| channels.contains(&room.id()));
+        let next = rooms.map(|room| (room.id(), room.own_highest() + 1)).collect();
         Outgoing { hub: Arc::clone(self), signal, number, next }
     }
 }

@@ -104,7 +104,7 @@ impl Hub {
 
     /// The broker of the cluster that serves a group: all brokers find the same one.
     fn home_of(&self, group: &str) -> BrokerId {
-        let peers = self.rooms.iter().flat_map(|room| room.peers().iter().copied());
+        let peers = self.rooms.iter().flat_map(|room| room.peers());
         let weight = |broker: &BrokerId| {
             let text = [&broker.0.to_le_bytes()[..], group.as_bytes()].concat();
             let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &text);

@@ -14,6 +14,7 @@ mod keeper;
 mod links;
 mod logging;
 mod publishing;
+mod regions;
 mod register;
 mod room;
 mod signal;
@@ -24,7 +25,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use whimbrel_pubsub::coverage::ClusterId;
-use whimbrel_pubsub::frame::{Refusal, RefusalCode};
+use whimbrel_pubsub::frame::Refusal;
 use whimbrel_pubsub::message::{BrokerId, ChannelId, Hlc, Origin};
 
 pub use alike::{Form, Sink};
@@ -36,6 +37,7 @@ pub use group::{Receipt, Seat};
 pub use keeper::{AttachDurable, DurableAttachment, DurableReport, LogReport, MOST_OF_CLIENT, StorePlace};
 pub use logging::{Durability, DurableRules};
 pub use publishing::Finding;
+pub use regions::ChannelMap;
 pub(crate) use register::Rate;
 pub use register::{
     Change, Client, Flow, LOOK, Promise, PublisherRecord, Publishing, Register, SubscriberRecord, Sums,
@@ -50,6 +52,7 @@ use attached::Attached;
 use groups::Groups;
 use keeper::Keeper;
 use links::Links;
+use regions::Regions;
 use room::Room;
 
 /// The identity of a broker.
@@ -75,6 +78,7 @@ pub struct Hub {
     kinds: Mutex<Kinds>,
     turns: Turns,
     links: Mutex<Links>,
+    regions: Regions,
     register: Register,
     groups: Groups,
     keeper: Keeper,
@@ -101,7 +105,21 @@ impl Hub {
         let turns = Turns::default();
         let (attached, kinds, links) = (Mutex::default(), Mutex::default(), Mutex::default());
         let (register, groups, keeper) = (Register::default(), Groups::default(), Keeper::new(place));
-        Arc::new(Self { name, clock, rooms, table, attached, kinds, turns, links, register, groups, keeper })
+        let regions = Regions::default();
+        Arc::new(Self {
+            name,
+            clock,
+            rooms,
+            table,
+            attached,
+            kinds,
+            turns,
+            links,
+            regions,
+            register,
+            groups,
+            keeper,
+        })
     }
 
     /// Returns the identity of this broker.
@@ -157,12 +175,7 @@ impl Hub {
     }
 
     fn room_of(&self, topic: &str) -> Result<&Room, Refusal> {
-        self.rooms.iter().find(|room| room.has(topic)).ok_or_else(|| {
-            Refusal::new(
-                RefusalCode::Mistake,
-                format_args!("no channel of this broker has the topic `{topic}`"),
-            )
-        })
+        self.rooms.iter().find(|room| room.has(topic)).ok_or_else(|| self.no_channel_for_topic(topic))
     }
 
     fn room(&self, channel: ChannelId) -> Option<&Room> {

@@ -92,9 +92,14 @@ impl Room {
         self.rules.settings.id
     }
 
-    /// The other brokers of the cluster.
-    pub(super) fn peers(&self) -> &[BrokerId] {
-        &self.rules.settings.peers
+    /// The channel as it is configured.
+    pub(super) fn rules(&self) -> &ChannelRules {
+        &self.rules
+    }
+
+    /// The other brokers that carry it.
+    pub(super) fn peers(&self) -> Vec<BrokerId> {
+        self.read().settings().peers.clone()
     }
 
     /// Whether messages of this topic belong to it.
@@ -201,9 +206,9 @@ impl Room {
         partitions.fold(0, |sum, partition| sum.saturating_add(partition.size.messages))
     }
 
-    /// Whether no other broker carries it.
+    /// Whether no other broker can carry it.
     pub(super) fn is_alone(&self) -> bool {
-        self.rules.settings.peers.is_empty()
+        self.rules.settings.peers.is_empty() && !self.rules.settings.takes_strangers
     }
 
     /// This run of this broker.

@@ -37,6 +37,11 @@ impl Storing {
         Self(ticket.map_or(State::Safe, State::Written))
     }
 
+    /// Nothing to wait for.
+    pub(crate) fn safe() -> Self {
+        Self(State::Safe)
+    }
+
     /// Whether there is nothing to wait for.
     pub(crate) fn is_safe(&self) -> bool {
         matches!(self.0, State::Safe)

@@ -105,6 +105,8 @@ pub struct LinkReport {
     pub received_per_s: f64,
     /// Messages that were published here and have yet to go to it. None without a session.
     pub behind: Option<u64>,
+    /// Why this broker ended the last session. None while there is one.
+    pub trouble: Option<String>,
 }
 
 /// The subscribers of a broker: at most [`MOST_ROWS`], the worst first.

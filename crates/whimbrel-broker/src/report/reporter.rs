@@ -15,7 +15,7 @@ use super::{
     SubscriberReport, SubscriberReports, SubscriberSums,
 };
 use crate::Time;
-use crate::backbone::Mesh;
+use crate::backbone::Backbone;
 use crate::hub::{Change, Flow, Hub, LOOK, PublisherRecord, RoomReport, SubscriberRecord};
 
 /// So many looks may be missed before the broker is not healthy.
@@ -28,7 +28,7 @@ pub struct Reporter(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     hub: Arc<Hub>,
-    mesh: OnceLock<Arc<Mesh>>,
+    backbone: OnceLock<Backbone>,
     /// When the clients were last looked at: nanoseconds of the hub's clock.
     looked: AtomicU64,
 }
@@ -36,20 +36,20 @@ struct Inner {
 impl Reporter {
     /// Reports on a broker that is linked with no other.
     pub fn new(hub: Arc<Hub>) -> Self {
-        Self(Arc::new(Inner { hub, mesh: OnceLock::new(), looked: AtomicU64::new(0) }))
+        Self(Arc::new(Inner { hub, backbone: OnceLock::new(), looked: AtomicU64::new(0) }))
     }
 
-    /// Reports on the links of this mesh from now on. Only the first call counts.
-    pub fn join(&self, mesh: Arc<Mesh>) {
-        drop(self.0.mesh.set(mesh));
+    /// Reports on the links of this backbone from now on. Only the first call counts.
+    pub fn join(&self, backbone: Backbone) {
+        drop(self.0.backbone.set(backbone));
     }
 
     /// Looks at how clients and links get on. Call it every [`LOOK`]. Returns what has changed.
     pub fn look(&self) -> Vec<Change> {
         let now = self.now();
         let looked = Duration::from_nanos(self.0.looked.swap(nanos(now), Ordering::Relaxed));
-        if let Some(mesh) = self.0.mesh.get() {
-            mesh.look(now.since(Time::at(looked)));
+        if let Some(backbone) = self.0.backbone.get() {
+            backbone.look(now.since(Time::at(looked)));
         }
         self.0.hub.look()
     }
@@ -97,9 +97,9 @@ impl Reporter {
         let flows = self.hub().register().flows();
         let flow_of = |room: &RoomReport| flows.get(&room.id).copied().unwrap_or_default();
         let channels = rooms.iter().map(|room| channel(room, flow_of(room))).collect();
-        let mesh = self.0.mesh.get();
-        let brokers = mesh.map(|mesh| mesh.report()).unwrap_or_default();
-        let linked = mesh.map_or(0, |mesh| mesh.linked().len()) as u64;
+        let backbone = self.0.backbone.get();
+        let brokers = backbone.map(Backbone::report).unwrap_or_default();
+        let linked = backbone.map_or(0, Backbone::linked) as u64;
         BrokerReport { channels, brokers, linked, ..BrokerReport::default() }
     }
 

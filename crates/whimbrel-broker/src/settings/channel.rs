@@ -262,16 +262,21 @@ impl PartitionSection {
 }
 
 /// For `#[serde(with = …)]`: one filter.
-mod as_text_of {
+pub(super) mod as_text_of {
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serializer};
     use whimbrel_pubsub::topic::TopicFilter;
 
-    pub(super) fn serialize<S: Serializer>(filter: &TopicFilter, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(in crate::settings) fn serialize<S: Serializer>(
+        filter: &TopicFilter,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
         serializer.collect_str(filter)
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<TopicFilter, D::Error> {
+    pub(in crate::settings) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<TopicFilter, D::Error> {
         String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
     }
 }

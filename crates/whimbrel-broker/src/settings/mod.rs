@@ -1,10 +1,13 @@
 //! The settings of a broker, as they stand in a file.
 
+mod backbone;
+mod bridge;
 mod channel;
 mod client;
 mod mqtt;
 mod peer;
 mod quota;
+mod secret;
 mod store;
 
 use serde::{Deserialize, Serialize};
@@ -13,14 +16,18 @@ use whimbrel_pubsub::coverage::ClusterId;
 use whimbrel_pubsub::message::{BrokerId, ChannelId};
 use whimbrel_service::{ListenSettings, ServiceSettings};
 
+pub use backbone::{BackboneSection, NatsSection};
+pub use bridge::{BridgeSection, BridgeUrl, RuleSection, VersionName};
 pub use channel::{ChannelSection, PartitionSection, PolicyName};
 pub use client::{ClientSection, OtherClients};
 pub use mqtt::{MqttDoor, MqttPlan, MqttSection, TlsSection, UserSection, WebSocketSection};
 pub use peer::PeerSection;
 pub use quota::QuotaSection;
+pub use secret::Secret;
 pub use store::StoreSection;
 
-use crate::backbone::Peer;
+use crate::backbone::{NatsPlan, Peer};
+use crate::gateway::mqtt::BridgePlan;
 use crate::hub::{BrokerName, ChannelRules};
 use crate::native::Permissions;
 
@@ -36,6 +43,8 @@ pub struct Settings {
     /// The other brokers of the cluster. Default: none.
     #[serde(rename = "peer")]
     pub peers: Vec<PeerSection>,
+    /// What joins the brokers of the cluster in place of peers.
+    pub backbone: BackboneSection,
     /// The clients and what they may do.
     #[serde(rename = "client")]
     pub clients: Vec<ClientSection>,
@@ -48,6 +57,9 @@ pub struct Settings {
     pub listen: ListenSettings,
     /// Where clients of MQTT come in.
     pub mqtt: MqttSection,
+    /// Bridges to MQTT brokers of others. Default: none.
+    #[serde(rename = "bridge")]
+    pub bridges: Vec<BridgeSection>,
     /// The transport, with the settings of its sessions.
     pub transport: TransportConfig,
     /// Control socket, metrics and activity log.
@@ -92,11 +104,36 @@ pub enum SettingsError {
     /// A peer's key and URL differ.
     #[error("the peer {0} has another key in its url: leave `key` out")]
     TwoKeys(PublicKey),
-    /// There are peers, and no name of the cluster.
+    /// There are other brokers, and no name of the cluster.
     #[error(
-        "there are peers, and the cluster has no name: write `cluster = \"…\"` under [broker], the same at each"
+        "there are other brokers, and the cluster has no name: write `cluster = \"…\"` under [broker], the same at each"
     )]
     NoCluster,
+    /// A peer is to get a channel that is not here.
+    #[error("the peer {0} is to get the channel `{1}`, and no [[channel]] has this name")]
+    NoSuchChannel(PublicKey, String),
+    /// There are both peers and a NATS cluster.
+    #[error(
+        "there are [[peer]] sections and [backbone.nats]: leave out one of them, since NATS needs no peers"
+    )]
+    NatsAndPeers,
+    /// NATS is to carry everything, and no server is named.
+    #[error("[backbone.nats] names no server: write `servers = [\"nats://HOST:4222\"]`")]
+    NatsNoServers,
+    /// The broker cannot tell how NATS is to let it in.
+    #[error(
+        "[backbone.nats]: a broker shows NATS one of `user` with `password`, `token`, `nkey` and `credentials`, or nothing"
+    )]
+    NatsAccess,
+    /// A certificate has no key, or a key no certificate.
+    #[error("[{0}] needs both `certificate` and `key`, or neither")]
+    HalfCertificate(String),
+    /// A bridge has a mistake.
+    #[error("the bridge `{0}`: {1}")]
+    Bridge(String, String),
+    /// Two bridges have one name.
+    #[error("two bridges are called `{0}`: rename one")]
+    SameBridge(String),
     /// Two clients have one key.
     #[error("two clients have the key {0}: make one of them")]
     SameKey(PublicKey),
@@ -161,9 +198,14 @@ impl Settings {
         if channels.is_empty() {
             channels.push(ChannelRules::all_topics());
         }
-        let peers: Vec<_> = self.peers()?.iter().map(|peer| broker_id(&peer.key)).collect();
+        let peers = self.peers()?;
+        let has_nats = self.nats()?.is_some();
         for channel in &mut channels {
-            channel.settings.peers.clone_from(&peers);
+            let id = channel.settings.id;
+            let carries =
+                peers.iter().filter(|peer| peer.channels.as_ref().is_none_or(|all| all.contains(&id)));
+            channel.settings.peers = carries.map(|peer| broker_id(&peer.key)).collect();
+            channel.settings.takes_strangers = has_nats;
         }
         Ok(channels)
     }
@@ -176,7 +218,23 @@ impl Settings {
         if !self.peers.is_empty() && self.broker.cluster.is_none() {
             return Err(SettingsError::NoCluster);
         }
-        self.peers.iter().map(PeerSection::peer).collect()
+        let names: Vec<_> = self.channels.iter().map(|channel| &*channel.name).collect();
+        self.peers.iter().map(|peer| peer.peer(&names)).collect()
+    }
+
+    /// Returns how the servers of NATS are reached that join the cluster; `None` if there are none.
+    ///
+    /// # Errors
+    /// There are peers, too, the cluster has no name, or settings contradict each other.
+    pub fn nats(&self) -> Result<Option<NatsPlan>, SettingsError> {
+        let plan = self.backbone.nats()?;
+        if plan.is_some() && !self.peers.is_empty() {
+            return Err(SettingsError::NatsAndPeers);
+        }
+        if plan.is_some() && self.broker.cluster.is_none() {
+            return Err(SettingsError::NoCluster);
+        }
+        Ok(plan)
     }
 
     /// Returns the permissions of each listed client, and those of all others.
@@ -202,6 +260,19 @@ impl Settings {
     /// Nobody may connect, those who do may do nothing, or settings contradict each other.
     pub fn mqtt(&self) -> Result<Option<MqttPlan>, SettingsError> {
         self.mqtt.plan(self.other_clients.as_ref())
+    }
+
+    /// Returns the bridges to MQTT brokers of others.
+    ///
+    /// # Errors
+    /// One has a mistake, or two have one name.
+    pub fn bridges(&self) -> Result<Vec<BridgePlan>, SettingsError> {
+        for (at, bridge) in self.bridges.iter().enumerate() {
+            if self.bridges[..at].iter().any(|other| other.name == bridge.name) {
+                return Err(SettingsError::SameBridge(bridge.name.clone()));
+            }
+        }
+        self.bridges.iter().map(BridgeSection::plan).collect()
     }
 
     /// Returns the identity of the broker with this key.

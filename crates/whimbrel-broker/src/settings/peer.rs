@@ -16,10 +16,14 @@ pub struct PeerSection {
     /// Its key, if it is not dialled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<PublicKey>,
+    /// The names of the channels that go to it. Default: all that both brokers have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub channels: Option<Vec<String>>,
 }
 
 impl PeerSection {
-    pub(super) fn peer(&self) -> Result<Peer, SettingsError> {
+    /// The broker. `names` are those of the channels here.
+    pub(super) fn peer(&self, names: &[&str]) -> Result<Peer, SettingsError> {
         let of_url = self.url.as_ref().and_then(|url| url.key);
         let key = match (of_url, self.key) {
             (Some(key), Some(other)) if key != other => return Err(SettingsError::TwoKeys(other)),
@@ -27,6 +31,11 @@ impl PeerSection {
             (None, Some(key)) if self.url.is_none() => key,
             _ => return Err(SettingsError::NoKey),
         };
-        Ok(Peer { key, url: self.url.clone() })
+        let all = self.channels.iter().flatten();
+        if let Some(name) = all.clone().find(|name| !names.contains(&name.as_str())) {
+            return Err(SettingsError::NoSuchChannel(key, name.clone()));
+        }
+        let channels = self.channels.is_some().then(|| all.map(|name| super::id_of(name)).collect());
+        Ok(Peer { key, url: self.url.clone(), channels })
     }
 }

@@ -6,6 +6,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::Deserialize;
 use serde_json::Value;
 use whimbrel::PeerText;
+use whimbrel_broker::backbone::NatsReport;
+use whimbrel_broker::gateway::mqtt::BridgeReport;
 use whimbrel_broker::report::{
     BrokerReport, ChannelReport, LinkReport, PartitionReport, PublisherReports, SubscriberReports,
 };
@@ -63,9 +65,13 @@ pub(crate) fn describe(more: &Value) -> Vec<String> {
         more.get("mqtt").and_then(|mqtt| Mqtt::deserialize(mqtt).ok()).map(|mqtt| describe_mqtt(&mqtt)),
     );
     channels.iter().for_each(|channel| lines.extend(describe_channel(channel)));
+    lines.extend(
+        more.get("nats").and_then(|nats| NatsReport::deserialize(nats).ok()).iter().flat_map(describe_nats),
+    );
     if !brokers.is_empty() {
         lines.extend(describe_links(brokers));
     }
+    lines.extend(describe_bridges(&list(more, "bridges")));
     lines.extend(describe_subscribers(subscribers));
     lines.extend(describe_publishers(publishers));
     lines.extend(list(more, "logs").iter().map(describe_log));
@@ -162,7 +168,61 @@ fn describe_links(brokers: &[LinkReport]) -> Vec<String> {
             broker.behind.map_or_else(|| "-".to_owned(), |behind| behind.to_string()),
         ]);
     }
-    table.lines()
+    let mut lines = table.lines();
+    let troubled = brokers.iter().filter_map(|broker| Some((&broker.name, broker.trouble.as_ref()?)));
+    lines.extend(
+        troubled.map(|(name, why)| format!("  the link with {name} was ended: {}", PeerText::show(why))),
+    );
+    lines
+}
+
+fn describe_nats(nats: &NatsReport) -> Vec<String> {
+    let NatsReport { server, subjects, connections, overrun, refused, not_taken, trouble, .. } = nats;
+    let state = match (server, trouble) {
+        (Some(server), _) => format!("connected with {}", PeerText::show(server)),
+        (None, Some(why)) => format!("not connected: {}", PeerText::show(why)),
+        (None, None) => "not connected".to_owned(),
+    };
+    let mut lines = vec![format!(
+        "NATS: {state}; {}, {overrun} overrun, {refused} refused, subjects {subjects}",
+        plural(*connections, "connection")
+    )];
+    lines.extend(not_taken.iter().map(|why| format!("  {}", PeerText::show(why))));
+    lines
+}
+
+fn describe_bridges(bridges: &[BridgeReport]) -> Vec<String> {
+    if bridges.is_empty() {
+        return Vec::new();
+    }
+    let mut table = Table::new(&[
+        "bridge",
+        "other side",
+        "connected for",
+        "sent",
+        "in flight",
+        "received",
+        "loops",
+        "refused",
+        "lost",
+    ]);
+    for bridge in bridges {
+        table.row([
+            bridge.name.clone(),
+            bridge.url.clone(),
+            bridge.connected_s.map_or_else(|| "not connected".to_owned(), |since| delay(since * 1e6)),
+            bridge.sent.to_string(),
+            bridge.in_flight.to_string(),
+            bridge.received.to_string(),
+            bridge.loops.to_string(),
+            bridge.refused.to_string(),
+            bridge.lost.to_string(),
+        ]);
+    }
+    let mut lines = table.lines();
+    let troubled = bridges.iter().filter_map(|bridge| Some((&bridge.name, bridge.trouble.as_ref()?)));
+    lines.extend(troubled.map(|(name, why)| format!("  bridge {name}: {}", PeerText::show(why))));
+    lines
 }
 
 fn describe_subscribers(subscribers: &SubscriberReports) -> Vec<String> {
@@ -232,6 +292,8 @@ fn address(address: Option<SocketAddr>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use whimbrel_broker::backbone::NatsReport;
+    use whimbrel_broker::gateway::mqtt::BridgeReport;
     use whimbrel_broker::report::{SubscriberReport, SubscriberSums};
 
     use super::*;

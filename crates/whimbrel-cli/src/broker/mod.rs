@@ -99,22 +99,36 @@ impl CheckCommand {
 fn read(file: &Path) -> Result<Settings, Misused> {
     let mut settings: Settings =
         read_config(file).map_err(|error: ConfigError| Misused(error.to_string()))?;
-    settings.mqtt.relative_to(file.parent().unwrap_or(Path::new("")));
+    let folder = file.parent().unwrap_or(Path::new(""));
+    settings.mqtt.relative_to(folder);
+    settings.backbone.relative_to(folder);
+    settings.bridges.iter_mut().for_each(|bridge| bridge.relative_to(folder));
     let whole = settings.rules().map(drop).and_then(|()| settings.permissions().map(drop));
     // The peers are among the rules.
     let plan = whole.and_then(|()| settings.mqtt());
     let plan = plan.map_err(|error| Misused(format!("{}: {error}", file.display())))?;
     plan.and_then(|plan| plan.tls).map(|files| load(&files, Some(file))).transpose()?;
+    let nats = settings.nats().map_err(|error| Misused(format!("{}: {error}", file.display())))?;
+    if let Some(Err(error)) = nats.map(|nats| nats.check()) {
+        return Err(refused("backbone.nats", &error, Some(file)));
+    }
+    let bridges = settings.bridges().map_err(|error| Misused(format!("{}: {error}", file.display())))?;
+    for (at, bridge) in bridges.iter().enumerate() {
+        bridge.check().map_err(|error| refused(&format!("bridge.{at}"), &error, Some(file)))?;
+    }
     Ok(settings)
 }
 
 /// Reads the files for TLS. `file` is the configuration that names them.
 fn load(files: &TlsFiles, file: Option<&Path>) -> Result<Tls, Misused> {
-    Tls::load(files).map_err(|TlsError { setting, why }| {
-        let Some(file) = file else { return Misused(why) };
-        // The file was read a moment ago.
-        let text = std::fs::read_to_string(file).unwrap_or_default();
-        let place = format!("mqtt.tls.{setting}");
-        Misused(refuse_setting(&file.display().to_string(), &text, &place, &why).to_string())
-    })
+    Tls::load(files).map_err(|error| refused("mqtt.tls", &error, file))
+}
+
+/// A file that a section names cannot be used. `file` is the configuration.
+fn refused(section: &str, TlsError { setting, why }: &TlsError, file: Option<&Path>) -> Misused {
+    let Some(file) = file else { return Misused(why.clone()) };
+    // The file was read a moment ago.
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    let place = format!("{section}.{setting}");
+    Misused(refuse_setting(&file.display().to_string(), &text, &place, why).to_string())
 }

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 
 use clap::Args;
-use whimbrel::{Config, PublicKey};
-use whimbrel_broker::backbone::{self, Mesh};
-use whimbrel_broker::gateway::mqtt::Gateway;
+use whimbrel::{Config, PeerText, PublicKey};
+use whimbrel_broker::backbone::{self, Backbone, Mesh, Nats, NatsPlan};
+use whimbrel_broker::gateway::mqtt::{BridgeReports, Bridges, Gateway};
 use whimbrel_broker::hub::Hub;
 use whimbrel_broker::matching::Limits;
 use whimbrel_broker::native::Access;
@@ -63,24 +63,44 @@ impl RunCommand {
         let gateway = Arc::clone(&opened);
         let reporter = Reporter::new(Arc::clone(&hub));
         let (shown, kept) = (reporter.clone(), Arc::clone(&hub));
+        let nats: Arc<OnceLock<Arc<Nats>>> = Arc::default();
+        let bridged: Arc<OnceLock<BridgeReports>> = Arc::default();
+        let reports = Arc::clone(&bridged);
+        let carrier = Arc::clone(&nats);
         let more = move || {
             let mut told = serde_json::to_value(shown.report()).unwrap_or_default();
             told["durable"] = report::durable(&kept);
             told["logs"] = report::logs(&kept);
+            if let Some(nats) = carrier.get() {
+                told["nats"] = serde_json::to_value(nats.connection()).unwrap_or_default();
+            }
+            if let Some(reports) = reports.get() {
+                told["bridges"] = serde_json::to_value(reports.all()).unwrap_or_default();
+            }
             told["mqtt"] = gateway.get().map(|gateway| mqtt::report(gateway.connections())).into();
             told
         };
         let file = self.sources.config.as_deref();
         let mut service = monitor::start("broker", &settings.service, file, &endpoint, more).await?;
-        let mesh = Mesh::start(Arc::clone(&hub), &endpoint, &settings.peers()?);
-        reporter.join(Arc::clone(&mesh));
+        let backbone = match settings.nats()? {
+            Some(plan) => {
+                let joined = join(&hub, own, &plan).await?;
+                drop(nats.set(Arc::clone(&joined)));
+                Backbone::Nats(joined)
+            }
+            None => Backbone::Mesh(Mesh::start(Arc::clone(&hub), &endpoint, &settings.peers()?)),
+        };
+        reporter.join(backbone.clone());
         reporter.register(service.metrics());
         let watched = reporter.clone();
         service.set_health(move || watched.health());
-        let serving = tokio::spawn(serve(Arc::clone(&hub), mesh, endpoint.clone(), Arc::clone(&access)));
+        let serving = tokio::spawn(serve(Arc::clone(&hub), backbone, endpoint.clone(), Arc::clone(&access)));
         let ticking = tokio::spawn(tick(Arc::clone(&hub), reporter, service.activity()));
         let keeping = tokio::spawn(Arc::clone(&hub).look_after_store(|told| note(format_args!("{told}"))));
         let served = Mqtt::start(&hub, prepared).await?;
+        let plans = settings.bridges()?;
+        let mut bridges = Bridges::start(&hub, plans, |what| note(format_args!("{}", PeerText::show(what))))?;
+        drop(bridged.set(bridges.reports()));
         if let Some(mqtt) = &served {
             drop(opened.set(mqtt.gateway()));
         }
@@ -91,6 +111,10 @@ impl RunCommand {
         self.until_stopped(&mut service, &endpoint, &access, served.as_ref()).await;
         if let Some(mqtt) = served {
             mqtt.stop().await;
+        }
+        bridges.stop().await;
+        if let Some(nats) = nats.get() {
+            nats.stop().await;
         }
         service.finish(0, "the broker was stopped", STOP_PATIENCE).await?;
         serving.abort();
@@ -134,7 +158,10 @@ impl RunCommand {
         transport.reattach = None;
         transport.session.send_queue_bytes = transport.session.send_queue_bytes.min(QUEUE);
         let mut admitted = listen.config;
-        admitted.protocols = vec![PROTOCOL.into(), backbone::PROTOCOL.into()];
+        admitted.protocols = vec![PROTOCOL.into()];
+        if settings.nats()?.is_none() {
+            admitted.protocols.push(backbone::PROTOCOL.into());
+        }
         admitted.allow = allowed(settings)?;
         let paths = self.sources.transport.paths.paths()?;
         let config = Config::default().protocol(backbone::PROTOCOL.into());
@@ -171,6 +198,12 @@ impl RunCommand {
             crate::shown::plural(ended as u64, "session")
         ))
     }
+}
+
+/// Joins a cluster whose brokers speak over NATS.
+async fn join(hub: &Arc<Hub>, own: PublicKey, plan: &NatsPlan) -> anyhow::Result<Arc<Nats>> {
+    let tell = |what: &str| note(format_args!("{}", PeerText::show(what)));
+    Ok(Nats::start(Arc::clone(hub), own, plan, tell).await?)
 }
 
 /// The keys that may connect. `None`: any.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 use whimbrel::{Endpoint, Url};
 
-use super::{MISUSED, Mesh, link};
+use super::{Mesh, link};
 
 /// The pause before a broker is dialled again.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -14,10 +14,8 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// Dials again and again, as long as the process lives.
 pub(super) async fn run(mesh: Arc<Mesh>, endpoint: Endpoint, url: Url) {
     loop {
-        if let Ok(mocket) = endpoint.connect(&url).await
-            && let Err(why) = link::run(&mesh, &mocket).await
-        {
-            mocket.close(MISUSED, &why).await;
+        if let Ok(mocket) = endpoint.connect(&url).await {
+            link::run(&mesh, &mocket).await;
         }
         sleep(AGAIN).await;
     }

@@ -4,30 +4,38 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use whimbrel::Mocket;
-use whimbrel_pubsub::message::{BrokerId, Origin};
+use whimbrel_pubsub::message::{BrokerId, ChannelId, Origin};
 
-use super::Mesh;
-use super::frame::{Hello, MeshFrame, VERSION};
-use super::traffic::Traffic;
-use crate::buffer::{GapAnswer, GapRequest};
-use crate::hub::{Finding, Outgoing};
+use super::super::frame::{FRAME, Hello, INTRODUCES, Introduction, MeshFrame, VERSION};
+use super::super::taking::take;
+use super::super::traffic::Traffic;
+use super::{MISUSED, Mesh};
+use crate::hub::{ChannelMap, Finding};
 
 /// How long the other broker may take to say hello.
 const HELLO: Duration = Duration::from_secs(10);
 /// The most messages that are taken before others get their turn.
 const BATCH: usize = 256;
-/// The most bytes of messages in a frame.
-const FRAME: usize = 16 << 10;
 /// The most answers that wait to be sent. A further question is passed over, and asked again later.
 const MOST_ANSWERS: usize = 4;
 /// How often it is looked whether this is still the session for messages.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Serves the link until its session ends. Fails if the other broker does what none should, or is none of ours.
-pub(super) async fn run(mesh: &Arc<Mesh>, mocket: &Mocket) -> Result<(), String> {
+/// Serves the link until its session ends. A broker that does what none should, or is none of ours, is told so.
+pub(super) async fn run(mesh: &Arc<Mesh>, mocket: &Mocket) {
+    if let Err(why) = try_run(mesh, mocket).await {
+        let known = mesh.peer(mocket.peer_key()).and_then(|broker| mesh.traffic.get(&broker));
+        if let Some(traffic) = known {
+            traffic.on_trouble(&why);
+        }
+        mocket.close(MISUSED, &why).await;
+    }
+}
+
+async fn try_run(mesh: &Arc<Mesh>, mocket: &Mocket) -> Result<(), String> {
     if mocket.established().await.is_err() {
         return Ok(());
     }
@@ -35,11 +43,12 @@ pub(super) async fn run(mesh: &Arc<Mesh>, mocket: &Mocket) -> Result<(), String>
         return Err("this broker is none of the configured peers".to_owned());
     };
     let Some(own) = mesh.hub.own() else { return Err("this broker has no channel".to_owned()) };
+    let ours = mesh.map_for(broker);
     let hello = Hello {
         version: VERSION,
         cluster: mesh.hub.name().cluster,
         origin: own,
-        channels: mesh.hub.channels(),
+        channels: ours.iter().map(|channel| channel.id).collect(),
     };
     if mocket.send(MeshFrame::Hello(hello.clone()).encode()).await.is_err() {
         return Ok(());
@@ -55,16 +64,52 @@ pub(super) async fn run(mesh: &Arc<Mesh>, mocket: &Mocket) -> Result<(), String>
     let Some(traffic) = mesh.traffic.get(&broker) else { return Ok(()) };
     let number = mesh.links.insert(broker, mocket.clone());
     traffic.begin(mesh.hub.clock().time());
-    let outgoing = mesh.hub.outgoing();
     // Reading never waits for room to send: two brokers that answer each other would wait for good.
     let (answer, answers) = mpsc::channel(MOST_ANSWERS);
+    let (introduce, introduced) = oneshot::channel();
+    let mut meeting = Meeting { broker, ours, introduce: Some(introduce) };
+    let introduction = if theirs.version < INTRODUCES {
+        // It has the same channels.
+        meeting.introduced(hello.channels);
+        None
+    } else {
+        Some(mesh.introduction(&meeting.ours))
+    };
     let ended = tokio::select! {
-        ended = receive(mesh, mocket, traffic, theirs.origin, &answer) => ended,
-        () = send(mesh, mocket, traffic, outgoing, answers, (broker, number)) => Ok(()),
+        ended = receive(mesh, mocket, traffic, theirs.origin, &answer, meeting) => ended,
+        () = send(mesh, mocket, traffic, (introduction, introduced), answers, (broker, number)) => Ok(()),
     };
     mesh.links.remove(broker, number);
     traffic.end();
     ended
+}
+
+/// Waits for what a broker says of itself.
+struct Meeting {
+    broker: BrokerId,
+    /// What it is told of our channels.
+    ours: Vec<ChannelMap>,
+    /// Where the channels go that both have. `None`: they went.
+    introduce: Option<oneshot::Sender<Vec<ChannelId>>>,
+}
+
+impl Meeting {
+    /// These are the channels that both have.
+    fn introduced(&mut self, shared: Vec<ChannelId>) {
+        if let Some(introduce) = self.introduce.take() {
+            introduce.send(shared).ok();
+        }
+    }
+
+    fn meet(&mut self, mesh: &Mesh, theirs: Introduction) -> Result<(), String> {
+        if self.introduce.is_none() {
+            return Err("it introduces itself a second time".to_owned());
+        }
+        let name = mesh.called(self.broker, &theirs.name);
+        let shared = mesh.hub.meet(self.broker, name, &self.ours, theirs.channels)?;
+        self.introduced(shared);
+        Ok(())
+    }
 }
 
 fn check(ours: &Hello, theirs: &Hello, broker: BrokerId) -> Result<(), String> {
@@ -80,7 +125,7 @@ fn check(ours: &Hello, theirs: &Hello, broker: BrokerId) -> Result<(), String> {
     if theirs.origin.broker != broker {
         return Err("it calls itself by another broker's id".to_owned());
     }
-    if theirs.channels != ours.channels {
+    if theirs.version < INTRODUCES && theirs.channels != ours.channels {
         return Err(
             "its channels differ from ours: give all brokers the same [[channel]] sections".to_owned()
         );
@@ -88,16 +133,25 @@ fn check(ours: &Hello, theirs: &Hello, broker: BrokerId) -> Result<(), String> {
     Ok(())
 }
 
-/// Sends the highest sequences that are known here, then the messages that are published here, and answers between them.
+/// Introduces this broker, and waits for the other to do so. Sends the highest sequences that are known here, then the messages that are published here, and answers between them.
 async fn send(
     mesh: &Mesh,
     mocket: &Mocket,
     traffic: &Traffic,
-    mut outgoing: Outgoing,
+    (introduction, introduced): (Option<Introduction>, oneshot::Receiver<Vec<ChannelId>>),
     mut answers: mpsc::Receiver<Vec<Bytes>>,
     (broker, number): (BrokerId, u64),
 ) {
-    for channel in mesh.hub.channels() {
+    if let Some(introduction) = introduction
+        && mocket.send(MeshFrame::Introduction(introduction).encode()).await.is_err()
+    {
+        return;
+    }
+    // Without an introduction the session ends.
+    let Ok(shared) = introduced.await else { return };
+    let mut outgoing = mesh.hub.outgoing(&shared);
+    mesh.links.share(broker, number, shared.clone());
+    for channel in shared {
         if mocket.send(MeshFrame::Heads(channel, mesh.hub.heads(channel)).encode()).await.is_err() {
             return;
         }
@@ -141,6 +195,7 @@ async fn receive(
     traffic: &Traffic,
     by: Origin,
     answer: &mpsc::Sender<Vec<Bytes>>,
+    mut meeting: Meeting,
 ) -> Result<(), String> {
     let (mut received, mut finding) = (Vec::new(), Finding::default());
     loop {
@@ -150,65 +205,18 @@ async fn receive(
         for message in received.drain(..) {
             // Without room, nothing is looked up either.
             let room = answer.try_reserve().ok();
-            let frames = take(mesh, (by, traffic), &message.payload, room.is_some(), &mut finding)?;
+            let frame = MeshFrame::parse(&message.payload)
+                .ok_or_else(|| "it sends what is no frame of this version".to_owned())?;
+            if let MeshFrame::Introduction(theirs) = frame {
+                meeting.meet(mesh, theirs)?;
+                continue;
+            }
+            let frames = take(&mesh.hub, (by, traffic), frame, room.is_some(), &mut finding)?;
             if let Some(room) = room.filter(|_| !frames.is_empty()) {
-                room.send(frames);
+                room.send(frames.iter().map(MeshFrame::encode).collect());
             }
         }
     }
-}
-
-/// Takes a frame. Returns the answer, unless there is none or no room for it.
-fn take(
-    mesh: &Mesh,
-    (by, traffic): (Origin, &Traffic),
-    payload: &Bytes,
-    has_room: bool,
-    finding: &mut Finding,
-) -> Result<Vec<Bytes>, String> {
-    let hub = &mesh.hub;
-    match MeshFrame::parse(payload) {
-        Some(MeshFrame::Messages(channel, messages)) => {
-            traffic.on_received(messages.len());
-            for aged in messages {
-                match hub.receive(channel, aged, finding) {
-                    Some(Ok(_)) => {}
-                    Some(Err(refusal)) => return Err(refusal.to_string()),
-                    None => return Err("it sends messages of a channel that is not here".to_owned()),
-                }
-            }
-        }
-        Some(MeshFrame::Heads(channel, heads)) => hub.handle_heads(channel, by, &heads),
-        Some(MeshFrame::Request(..)) if !has_room => {}
-        Some(MeshFrame::Request(channel, origin, ranges)) => {
-            let request = GapRequest { to: hub.name().broker, origin, ranges };
-            let Some(GapAnswer { messages, gone, absent, .. }) = hub.answer(channel, &request) else {
-                return Err("it asks for a channel that is not here".to_owned());
-            };
-            let mut answers = Vec::new();
-            let (mut batch, mut bytes) = (Vec::new(), 0);
-            for aged in messages {
-                bytes += aged.1.encoded().len();
-                batch.push(aged);
-                if bytes >= FRAME {
-                    answers.push(MeshFrame::Messages(channel, std::mem::take(&mut batch)).encode());
-                    bytes = 0;
-                }
-            }
-            if !batch.is_empty() {
-                answers.push(MeshFrame::Messages(channel, batch).encode());
-            }
-            // In order: what is denied is what did not come before.
-            answers.push(MeshFrame::Denials(channel, origin, gone, absent).encode());
-            return Ok(answers);
-        }
-        Some(MeshFrame::Denials(channel, origin, gone, absent)) => {
-            hub.handle_denials(channel, origin, &GapAnswer { by, messages: Vec::new(), gone, absent });
-        }
-        Some(MeshFrame::Hello(_)) => return Err("it says hello a second time".to_owned()),
-        None => return Err("it sends what is no frame of this version".to_owned()),
-    }
-    Ok(Vec::new())
 }
 
 #[cfg(test)]
@@ -217,7 +225,7 @@ mod tests {
     use whimbrel_pubsub::coverage::{ClusterId, Range};
     use whimbrel_pubsub::message::{Draft, Hlc, Message, PartitionId, Stamp};
 
-    use super::super::{PROTOCOL, Peer};
+    use super::super::super::{PROTOCOL, Peer};
     use super::*;
     use crate::hub::{BrokerName, ChannelRules, Hub};
     use crate::settings::broker_id;
@@ -246,12 +254,16 @@ mod tests {
         for _ in 0..200 {
             hub.publish(message(10_000), &mut Finding::default()).unwrap();
         }
-        let mesh = Mesh::start(Arc::clone(&hub), &far, &[Peer { key: near.public_key(), url: None }]);
+        let mesh = Mesh::start(
+            Arc::clone(&hub),
+            &far,
+            &[Peer { key: near.public_key(), url: None, channels: None }],
+        );
         let url = format!("whimbrel://{}@{}", far.public_key(), far.local_addr().unwrap());
         let mocket = near.connect(&url).await.unwrap();
         let accepted = tokio::spawn(mesh.accepted(far.accept().await.unwrap()));
         let origin = Origin { broker: peer, epoch: 7 };
-        let hello = Hello { version: VERSION, cluster: ClusterId(1), origin, channels: vec![channel] };
+        let hello = Hello { version: 1, cluster: ClusterId(1), origin, channels: vec![channel] };
         mocket.send(MeshFrame::Hello(hello).encode()).await.unwrap();
         // Far more than all windows and queues hold is asked for, and nothing is read.
         let all = Range { first: 1, last: 200 };

@@ -4,14 +4,22 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use whimbrel::Mocket;
-use whimbrel_pubsub::message::BrokerId;
+use whimbrel_pubsub::message::{BrokerId, ChannelId};
 
-use super::frame::MeshFrame;
+use super::super::frame::MeshFrame;
 
 /// The most sessions with one broker: one that each dialled, and former ones that have not noticed yet that they are dead.
 const MOST_SESSIONS: usize = 4;
 /// Closing a session in whose place there are newer ones.
 const REPLACED: u64 = 0;
+
+#[derive(Debug)]
+struct Session {
+    number: u64,
+    mocket: Mocket,
+    /// The channels that both have; none before the broker introduced itself.
+    shared: Vec<ChannelId>,
+}
 
 /// The session over which each broker is asked. If there are two, it is the newer.
 #[derive(Debug, Default)]
@@ -19,7 +27,7 @@ pub(super) struct Links(Mutex<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    by_broker: BTreeMap<BrokerId, Vec<(u64, Mocket)>>,
+    by_broker: BTreeMap<BrokerId, Vec<Session>>,
     last: u64,
 }
 
@@ -30,10 +38,10 @@ impl Links {
         inner.last += 1;
         let number = inner.last;
         let sessions = inner.by_broker.entry(broker).or_default();
-        sessions.push((number, mocket));
+        sessions.push(Session { number, mocket, shared: Vec::new() });
         let oldest = (sessions.len() > MOST_SESSIONS).then(|| sessions.remove(0));
         drop(inner);
-        if let Some((_, oldest)) = oldest {
+        if let Some(Session { mocket: oldest, .. }) = oldest {
             oldest.abort(REPLACED, "there are newer sessions with this broker");
         }
         number
@@ -42,7 +50,7 @@ impl Links {
     pub(super) fn remove(&self, broker: BrokerId, number: u64) {
         let mut inner = self.inner();
         if let Some(sessions) = inner.by_broker.get_mut(&broker) {
-            sessions.retain(|(other, _)| *other != number);
+            sessions.retain(|other| other.number != number);
             if sessions.is_empty() {
                 inner.by_broker.remove(&broker);
             }
@@ -51,17 +59,28 @@ impl Links {
 
     /// Sends to a broker, if there is a link and room in its queue. What does not go now is due again later.
     pub(super) fn send(&self, to: BrokerId, frame: &MeshFrame) {
-        if let Some((_, mocket)) = self.inner().by_broker.get(&to).and_then(|sessions| sessions.last()) {
-            drop(mocket.try_send(frame.encode()));
+        if let Some(session) = self.inner().by_broker.get(&to).and_then(|sessions| sessions.last()) {
+            drop(session.mocket.try_send(frame.encode()));
         }
     }
 
-    /// Sends to all brokers.
-    pub(super) fn send_all(&self, frame: &MeshFrame) {
+    /// Sends to all brokers that have the channel.
+    pub(super) fn send_all(&self, channel: ChannelId, frame: &MeshFrame) {
         let bytes = frame.encode();
-        for (_, mocket) in self.inner().by_broker.values().filter_map(|sessions| sessions.last()) {
-            drop(mocket.try_send(bytes.clone()));
+        for session in self.inner().by_broker.values().filter_map(|sessions| sessions.last()) {
+            if session.shared.contains(&channel) {
+                drop(session.mocket.try_send(bytes.clone()));
+            }
         }
+    }
+
+    /// The other broker of a session has these channels in common with this one.
+    pub(super) fn share(&self, broker: BrokerId, number: u64, shared: Vec<ChannelId>) {
+        let mut inner = self.inner();
+        let sessions = inner.by_broker.get_mut(&broker).into_iter().flatten();
+        sessions
+            .filter(|session| session.number == number)
+            .for_each(|session| session.shared.clone_from(&shared));
     }
 
     /// Whether messages for a broker go over this session: over the newest only.
@@ -71,12 +90,12 @@ impl Links {
             .by_broker
             .get(&broker)
             .and_then(|sessions| sessions.last())
-            .is_some_and(|(last, _)| *last == number)
+            .is_some_and(|last| last.number == number)
     }
 
     /// The session over which a broker is asked.
     pub(super) fn newest(&self, broker: BrokerId) -> Option<Mocket> {
-        Some(self.inner().by_broker.get(&broker)?.last()?.1.clone())
+        Some(self.inner().by_broker.get(&broker)?.last()?.mocket.clone())
     }
 
     pub(super) fn brokers(&self) -> Vec<BrokerId> {

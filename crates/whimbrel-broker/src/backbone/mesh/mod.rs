@@ -4,10 +4,8 @@
 //! that was cut off, or is new, fills its buffer in the same way.
 
 mod dialling;
-mod frame;
 mod link;
 mod links;
-mod traffic;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,16 +13,13 @@ use std::time::Duration;
 
 use tokio::time::MissedTickBehavior;
 use whimbrel::{Endpoint, Mocket, PublicKey, Url};
-use whimbrel_pubsub::message::BrokerId;
+use whimbrel_pubsub::message::{BrokerId, ChannelId};
 
-pub use frame::PROTOCOL;
-pub(crate) use frame::read_again;
-
-use crate::hub::Hub;
+use super::frame::{Introduction, MeshFrame};
+use super::traffic::Traffic;
+use crate::hub::{ChannelMap, Hub};
 use crate::report::LinkReport;
-use frame::MeshFrame;
 use links::Links;
-use traffic::Traffic;
 
 /// Another broker.
 #[derive(Clone, Debug)]
@@ -33,13 +28,17 @@ pub struct Peer {
     pub key: PublicKey,
     /// Where it is dialled, if this broker knows.
     pub url: Option<Url>,
+    /// The channels that go to it, if it has them. `None`: all.
+    pub channels: Option<Vec<ChannelId>>,
 }
 
 /// A broker's part of the mesh.
 #[derive(Debug)]
 pub struct Mesh {
     hub: Arc<Hub>,
-    peers: BTreeMap<PublicKey, BrokerId>,
+    /// The key of this broker.
+    key: PublicKey,
+    peers: BTreeMap<BrokerId, Peer>,
     links: Arc<Links>,
     traffic: BTreeMap<BrokerId, Traffic>,
 }
@@ -54,10 +53,11 @@ const MISUSED: u64 = 1;
 impl Mesh {
     /// Joins the mesh: dials the peers that have a URL, and asks for what is missing.
     pub fn start(hub: Arc<Hub>, endpoint: &Endpoint, peers: &[Peer]) -> Arc<Self> {
-        let ids: BTreeMap<_, _> =
-            peers.iter().map(|peer| (peer.key, crate::settings::broker_id(&peer.key))).collect();
-        let traffic = ids.iter().map(|(key, id)| (*id, Traffic::with(*key))).collect();
-        let mesh = Arc::new(Self { hub, peers: ids, links: Arc::default(), traffic });
+        let known: BTreeMap<_, _> =
+            peers.iter().map(|peer| (crate::settings::broker_id(&peer.key), peer.clone())).collect();
+        let traffic = known.iter().map(|(id, peer)| (*id, Traffic::with(peer.key))).collect();
+        let key = endpoint.public_key();
+        let mesh = Arc::new(Self { hub, key, peers: known, links: Arc::default(), traffic });
         for peer in peers {
             if let Some(url) = &peer.url {
                 tokio::spawn(dialling::run(Arc::clone(&mesh), endpoint.clone(), url.clone()));
@@ -71,9 +71,7 @@ impl Mesh {
 
     /// Serves a broker that has connected, until the link ends.
     pub async fn accepted(self: Arc<Self>, mocket: Mocket) {
-        if let Err(why) = link::run(&self, &mocket).await {
-            mocket.close(MISUSED, &why).await;
-        }
+        link::run(&self, &mocket).await;
     }
 
     /// The brokers that are linked now.
@@ -112,6 +110,7 @@ impl Mesh {
                 received: traffic.received(),
                 sent_per_s: traffic.sent_rate.per_second(),
                 received_per_s: traffic.received_rate.per_second(),
+                trouble: traffic.trouble(),
                 behind: since.map(|_| traffic.behind(|channel| highest.get(&channel).copied().unwrap_or(0))),
             }
         };
@@ -120,7 +119,25 @@ impl Mesh {
 
     /// The broker with this key, if it is configured.
     fn peer(&self, key: Option<PublicKey>) -> Option<BrokerId> {
-        self.peers.get(&key?).copied()
+        let key = key?;
+        self.peers.iter().find(|(_, peer)| peer.key == key).map(|(broker, _)| *broker)
+    }
+
+    /// What a broker is told of the channels here.
+    fn map_for(&self, broker: BrokerId) -> Vec<ChannelMap> {
+        let channels = self.peers.get(&broker).and_then(|peer| peer.channels.as_ref());
+        self.hub.map(|channel| channels.is_none_or(|channels| channels.contains(&channel)))
+    }
+
+    /// How this broker introduces itself to one that is told of these channels.
+    fn introduction(&self, channels: &[ChannelMap]) -> Introduction {
+        Introduction { key: self.key, name: self.hub.name().name.clone(), channels: channels.to_vec() }
+    }
+
+    /// What clients are told of another broker: its name, and its URL if it is known here.
+    fn called(&self, broker: BrokerId, name: &str) -> String {
+        let url = self.peers.get(&broker).and_then(|peer| peer.url.as_ref());
+        url.map_or_else(|| format!("the broker {name}"), |url| format!("the broker {name}, {url}"))
     }
 }
 
@@ -137,7 +154,7 @@ async fn ask(mesh: std::sync::Weak<Mesh>) {
         }
         if turn % HEADS_EVERY == 0 {
             for channel in mesh.hub.channels() {
-                mesh.links.send_all(&MeshFrame::Heads(channel, mesh.hub.heads(channel)));
+                mesh.links.send_all(channel, &MeshFrame::Heads(channel, mesh.hub.heads(channel)));
             }
         }
     }

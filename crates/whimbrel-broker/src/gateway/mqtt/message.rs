@@ -91,7 +91,7 @@ impl<'a> Content<'a> {
     /// Returns the bytes that are carried beside the properties that selectors read.
     fn carried(&self) -> Vec<u8> {
         let said = self.properties;
-        let user: Vec<_> = said.user.iter().filter(|(name, _)| !name.starts_with(OWN)).collect();
+        let user: Vec<_> = said.user.iter().filter(|(name, _)| !name.starts_with(OWN)).copied().collect();
         let is_sorted = user.windows(2).all(|pair| pair[0].0 < pair[1].0);
         let others = [said.content_type.is_some(), said.response_topic.is_some(), said.correlation.is_some()];
         let is_plain = is_sorted
@@ -102,21 +102,7 @@ impl<'a> Content<'a> {
         if is_plain {
             return (at_most_once != 0).then_some(at_most_once).into_iter().collect();
         }
-        let mut list = PropertyList::default();
-        if let Some(format) = said.payload_format {
-            list.byte(0x01, format);
-        }
-        let binaries = [
-            (0x03, said.content_type.map(str::as_bytes)),
-            (0x08, said.response_topic.map(str::as_bytes)),
-            (0x09, said.correlation),
-        ];
-        for (id, value) in binaries {
-            if let Some(value) = value {
-                list.binary(id, value);
-            }
-        }
-        user.iter().for_each(|(name, value)| list.user(name, value));
+        let list = Properties { user, ..said.clone() }.to_list();
         [&[at_most_once | WITH_PROPERTIES], list.as_bytes()].concat()
     }
 }

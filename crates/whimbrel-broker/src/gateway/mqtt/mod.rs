@@ -4,6 +4,7 @@
 //! nothing is queued for a client but what it has not acknowledged.
 
 mod admission;
+mod bridge;
 mod clients;
 mod codec;
 mod door;
@@ -30,6 +31,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 pub use admission::{Admission, Rules, User};
+pub use bridge::{BridgePlan, BridgeReport, BridgeReports, BridgeRule, BridgeVersion, Bridges};
 pub use door::Door;
 pub use entrance::Connections;
 pub use passwords::{NoHash, Password};

@@ -89,8 +89,7 @@ impl Hub {
         let rooms: Vec<_> =
             self.rooms.iter().take(last + 1).filter(|room| room.may_have(selection)).collect();
         if rooms.is_empty() {
-            let why = format_args!("no channel of this broker has topics of the filter `{filter}`");
-            return Err(Refusal::new(RefusalCode::Mistake, why));
+            return Err(self.no_channel_for(filter));
         }
         match rooms.iter().find(|room| room.durability() == Durability::Never) {
             Some(room) => {

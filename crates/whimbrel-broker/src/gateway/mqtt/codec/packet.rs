@@ -119,7 +119,7 @@ impl<'a> Packet<'a> {
 }
 
 impl<'a> Publish<'a> {
-    fn read(flags: u8, from: &mut Cursor<'a>, is_v5: bool) -> Result<Self, Fault> {
+    pub(super) fn read(flags: u8, from: &mut Cursor<'a>, is_v5: bool) -> Result<Self, Fault> {
         let qos = Qos::of(flags >> 1 & 3)?;
         let is_repeated = flags & 8 != 0;
         if is_repeated && qos == Qos::AtMostOnce {
@@ -132,14 +132,14 @@ impl<'a> Publish<'a> {
     }
 }
 
-fn identifier(from: &mut Cursor<'_>) -> Result<u16, Fault> {
+pub(super) fn identifier(from: &mut Cursor<'_>) -> Result<u16, Fault> {
     match from.u16()? {
         0 => Err(Fault::protocol("the packet identifier is 0")),
         id => Ok(id),
     }
 }
 
-fn acknowledged(from: &mut Cursor<'_>, is_v5: bool) -> Result<u16, Fault> {
+pub(super) fn acknowledged(from: &mut Cursor<'_>, is_v5: bool) -> Result<u16, Fault> {
     let id = identifier(from)?;
     if is_v5 && !from.is_empty() {
         // Whatever the client thinks of the message, it will not get it again.

@@ -114,6 +114,26 @@ impl<'a> Properties<'a> {
         Ok(())
     }
 
+    /// Writes the properties that a message may have when it is sent on, but for its expiry.
+    pub(in super::super) fn to_list(&self) -> PropertyList {
+        let mut list = PropertyList::default();
+        if let Some(format) = self.payload_format {
+            list.byte(0x01, format);
+        }
+        let binaries = [
+            (0x03, self.content_type.map(str::as_bytes)),
+            (0x08, self.response_topic.map(str::as_bytes)),
+            (0x09, self.correlation),
+        ];
+        for (id, value) in binaries {
+            if let Some(value) = value {
+                list.binary(id, value);
+            }
+        }
+        self.user.iter().for_each(|(name, value)| list.user(name, value));
+        list
+    }
+
     /// The first value of a user property.
     pub(in super::super) fn user(&self, name: &str) -> Option<&'a str> {
         self.user.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)

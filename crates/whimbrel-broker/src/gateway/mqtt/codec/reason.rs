@@ -33,6 +33,24 @@ impl Reason {
     pub(in super::super) const QUOTA: Self = Self(0x97);
     pub(in super::super) const SHARED: Self = Self(0x9e);
 
+    /// The code for the return code of a CONNACK of MQTT 3.1.1.
+    pub(in super::super) fn of_return_code(code: u8) -> Self {
+        match code {
+            0 => Self::SUCCESS,
+            1 => Self::PROTOCOL_VERSION,
+            2 => Self::CLIENT_ID,
+            3 => Self::UNAVAILABLE,
+            4 => Self::BAD_PASSWORD,
+            5 => Self::NOT_AUTHORIZED,
+            _ => Self::UNSPECIFIED,
+        }
+    }
+
+    /// Whether something was refused.
+    pub(in super::super) fn is_refusal(self) -> bool {
+        self.0 >= 0x80
+    }
+
     /// The return code of a CONNACK of MQTT 3.1.1; `None` if the connection is closed without one.
     pub(in super::super) fn return_code(self) -> Option<u8> {
         match self {

@@ -180,7 +180,7 @@ impl Out {
         put_properties(body, &properties);
     }
 
-    fn packet(&mut self, first: u8, body: &[u8]) {
+    pub(super) fn packet(&mut self, first: u8, body: &[u8]) {
         if body.len() + 5 > self.most && body.len() + 1 + variable_len(body.len()) > self.most {
             return;
         }
@@ -190,7 +190,7 @@ impl Out {
     }
 }
 
-fn put_properties(body: &mut BytesMut, properties: &PropertyList) {
+pub(super) fn put_properties(body: &mut BytesMut, properties: &PropertyList) {
     put_variable(body, properties.as_bytes().len() as u32);
     body.put_slice(properties.as_bytes());
 }

@@ -12,7 +12,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-pub use files::{TlsError, TlsFiles};
+pub use crate::tls::TlsError;
+pub use files::TlsFiles;
 pub(super) use identity::{Authority, Identity};
 
 /// The certificates in use. They may be replaced while clients are connected.

@@ -27,6 +27,8 @@ pub(super) struct Traffic {
 struct Sessions {
     open: u32,
     since: Option<Time>,
+    /// Why the last one was ended, if this broker ended it.
+    trouble: Option<String>,
 }
 
 impl Traffic {
@@ -42,6 +44,7 @@ impl Traffic {
         let mut sessions = self.sessions();
         sessions.open += 1;
         sessions.since.get_or_insert(now);
+        sessions.trouble = None;
     }
 
     /// A session ends.
@@ -51,6 +54,17 @@ impl Traffic {
         if sessions.open == 0 {
             sessions.since = None;
         }
+    }
+
+    /// A session was ended for this reason. Returns whether it is news.
+    pub(super) fn on_trouble(&self, why: &str) -> bool {
+        let former = self.sessions().trouble.replace(why.to_owned());
+        former.as_deref() != Some(why)
+    }
+
+    /// Why the last session was ended, unless there is one since.
+    pub(super) fn trouble(&self) -> Option<String> {
+        self.sessions().trouble.clone()
     }
 
     /// Since when there is a session, if there is one.
@@ -77,6 +91,11 @@ impl Traffic {
 
     pub(super) fn received(&self) -> u64 {
         self.received.load(Ordering::Relaxed)
+    }
+
+    /// The last own sequence that went to it, of each channel.
+    pub(super) fn last_sent(&self) -> Vec<(ChannelId, u64)> {
+        self.next().iter().map(|(channel, next)| (*channel, next.saturating_sub(1))).collect()
     }
 
     /// The number of own messages that have yet to go to it, if channels end there.

@@ -6,23 +6,36 @@
 //! heads     3  channel  origins (number), each: origin (16 bytes)  highest sequence
 //! request   4  channel  origin  ranges
 //! denials   5  channel  origin  gone (ranges)  absent (ranges)
+//! introduction 10  key (32 bytes)  name  channels (number), each: id  digest (8 bytes)  name  topics (number), each: filter
 //! ranges:   number, each: first sequence  number of further ones
 //! ```
 
 use std::time::Duration;
 
 use bytes::Bytes;
+use whimbrel::PublicKey;
 use whimbrel_pubsub::codec::{Malformed, Parser, put_bytes, put_varint};
 use whimbrel_pubsub::coverage::{ClusterId, MOST_CHANNELS, Range};
 use whimbrel_pubsub::message::{ChannelId, LAST_SEQUENCE, LONGEST_MESSAGE, Message, Origin, Stamp};
+use whimbrel_pubsub::topic::MAX_TOPIC_LEN;
 
-use crate::hub::Aged;
+use crate::hub::{Aged, ChannelMap};
 
 /// The application protocol of sessions between brokers.
 pub const PROTOCOL: &str = "whimbrel-mesh/1";
 
-/// The version of the frames. Neighbouring versions work together.
-pub(super) const VERSION: u16 = 1;
+/// The version of the frames. Neighbouring versions work together: to one of version 1, nothing is sent that came later.
+pub(super) const VERSION: u16 = 2;
+/// The first version whose brokers introduce themselves.
+pub(super) const INTRODUCES: u16 = 2;
+
+/// The longest name of a broker or channel, bytes. What is beyond is not told.
+const LONGEST_NAME: usize = 256;
+/// The most topics of a channel that others are told of. Its digest has all.
+const MOST_TOPICS: usize = 64;
+
+/// The most bytes of messages that are put into one frame, or one message.
+pub(super) const FRAME: usize = 16 << 10;
 
 /// The most origins in one frame.
 const MOST_ORIGINS: usize = 1_024;
@@ -34,6 +47,8 @@ const MOST_RANGES: usize = 1_024;
 pub(super) enum MeshFrame {
     /// The first of a session, in both directions.
     Hello(Hello),
+    /// The second of a session, in both directions.
+    Introduction(Introduction),
     /// Messages of a channel, each with its age.
     Messages(ChannelId, Vec<Aged>),
     /// The highest sequences that the sender knows.
@@ -55,11 +70,20 @@ pub(super) struct Hello {
     pub(super) channels: Vec<ChannelId>,
 }
 
+/// What a broker is called, and what it has for the other.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Introduction {
+    pub(super) key: PublicKey,
+    pub(super) name: String,
+    pub(super) channels: Vec<ChannelMap>,
+}
+
 const HELLO: u8 = 1;
 const MESSAGES: u8 = 2;
 const HEADS: u8 = 3;
 const REQUEST: u8 = 4;
 const DENIALS: u8 = 5;
+const INTRODUCTION: u8 = 10;
 
 impl MeshFrame {
     pub(super) fn encode(&self) -> Bytes {
@@ -72,6 +96,10 @@ impl MeshFrame {
                 origin.encode(&mut out);
                 put_varint(&mut out, channels.len() as u64);
                 channels.iter().for_each(|channel| put_varint(&mut out, channel.0.into()));
+            }
+            Self::Introduction(introduction) => {
+                out.push(INTRODUCTION);
+                introduction.put(&mut out);
             }
             Self::Messages(channel, messages) => {
                 out.push(MESSAGES);
@@ -125,6 +153,7 @@ impl MeshFrame {
                     (0..number).map(|_| channel(&mut parser)).collect::<Result<_, _>>()?
                 },
             }),
+            INTRODUCTION => Self::Introduction(Introduction::parse(&mut parser)?),
             MESSAGES => {
                 let channel = channel(&mut parser)?;
                 let mut messages = Vec::new();
@@ -154,6 +183,46 @@ impl MeshFrame {
         };
         if parser.is_empty() { Ok(frame) } else { Err(Malformed) }
     }
+}
+
+impl Introduction {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.key.as_bytes());
+        put_name(out, &self.name);
+        put_varint(out, self.channels.len() as u64);
+        for ChannelMap { id, name, topics, digest } in &self.channels {
+            put_varint(out, id.0.into());
+            out.extend_from_slice(&digest.to_le_bytes());
+            put_name(out, name);
+            let topics = &topics[..topics.len().min(MOST_TOPICS)];
+            put_varint(out, topics.len() as u64);
+            topics.iter().for_each(|filter| put_bytes(out, filter.as_str().as_bytes()));
+        }
+    }
+
+    fn parse(parser: &mut Parser<'_>) -> Result<Self, Malformed> {
+        let key = PublicKey::new(parser.array()?).map_err(|_| Malformed)?;
+        let name = text(parser, LONGEST_NAME)?.to_owned();
+        let number = parser.number(MOST_CHANNELS)?;
+        let channels = (0..number).map(|_| {
+            let (id, digest) = (channel(parser)?, u64::from_le_bytes(parser.array()?));
+            let name = text(parser, LONGEST_NAME)?.to_owned();
+            let number = parser.number(MOST_TOPICS)?;
+            let topics = (0..number)
+                .map(|_| text(parser, MAX_TOPIC_LEN)?.parse().map_err(|_| Malformed))
+                .collect::<Result<_, _>>()?;
+            Ok(ChannelMap { id, name, topics, digest })
+        });
+        Ok(Self { key, name, channels: channels.collect::<Result<_, _>>()? })
+    }
+}
+
+fn put_name(out: &mut Vec<u8>, name: &str) {
+    put_bytes(out, name[..name.floor_char_boundary(LONGEST_NAME)].as_bytes());
+}
+
+fn text<'a>(parser: &mut Parser<'a>, most: usize) -> Result<&'a str, Malformed> {
+    str::from_utf8(parser.bytes(most)?).map_err(|_| Malformed)
 }
 
 /// Whether these bytes are no frame, or one that reads the same once it was written again.
@@ -210,6 +279,16 @@ mod tests {
         let channel = ChannelId(70_000);
         for frame in [
             MeshFrame::Hello(Hello { version: 1, cluster: ClusterId(8), origin, channels: vec![channel] }),
+            MeshFrame::Introduction(Introduction {
+                key: whimbrel::new_identity().public(),
+                name: "harbour".into(),
+                channels: vec![ChannelMap {
+                    id: channel,
+                    name: "prices".into(),
+                    topics: vec!["prices/#".parse().unwrap()],
+                    digest: 7,
+                }],
+            }),
             MeshFrame::Messages(channel, vec![aged.clone(), aged]),
             MeshFrame::Heads(channel, vec![(origin, 12)]),
             MeshFrame::Request(channel, origin, ranges.clone()),

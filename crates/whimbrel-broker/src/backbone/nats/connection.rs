@@ -1,0 +1,140 @@
+//! What is known of the connection with NATS.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use async_nats::{Event, ServerError};
+use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
+
+/// The longest text of a server that is shown, bytes.
+const LONGEST_TEXT: usize = 200;
+
+/// The state of the connection with NATS.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NatsReport {
+    /// Whether there is a connection.
+    pub connected: bool,
+    /// The name of the server.
+    pub server: Option<String>,
+    /// The subjects that the brokers of the cluster use.
+    pub subjects: String,
+    /// How often a connection was made.
+    pub connections: u64,
+    /// Messages that came faster than they could be taken, and were asked for again.
+    pub overrun: u64,
+    /// Messages that no broker of the cluster sends.
+    pub refused: u64,
+    /// The brokers that are not taken, and why.
+    pub not_taken: Vec<String>,
+    /// What went wrong last. None since there is a connection.
+    pub trouble: Option<String>,
+}
+
+/// The connection, as its events tell.
+#[derive(Debug, Default)]
+pub(super) struct Connection {
+    state: Mutex<State>,
+    changed: Notify,
+    overrun: AtomicU64,
+    refused: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    connections: u64,
+    trouble: Option<String>,
+}
+
+impl Connection {
+    /// Takes an event. Returns what people should be told of it.
+    pub(super) fn on_event(&self, event: &Event) -> Option<String> {
+        let told = match event {
+            Event::Connected => {
+                let mut state = self.state();
+                state.connections += 1;
+                state.trouble = None;
+                Some("connected with NATS".to_owned())
+            }
+            Event::Disconnected => Some(
+                "the connection with NATS is lost; this broker goes on alone, and tries again".to_owned(),
+            ),
+            Event::SlowConsumer(_) => {
+                self.overrun.fetch_add(1, Ordering::Relaxed);
+                None
+            }
+            Event::ServerError(error) => self.trouble(&match error {
+                ServerError::AuthorizationViolation => {
+                    "NATS does not let this broker in: see the credentials under [backbone.nats]".to_owned()
+                }
+                error => format!("NATS: {error}"),
+            }),
+            Event::ClientError(error) => self.trouble(&format!("no connection with NATS: {error}")),
+            _ => None,
+        };
+        self.changed.notify_waiters();
+        told
+    }
+
+    /// Waits for an event.
+    pub(super) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    /// A message came that is none of a broker.
+    pub(super) fn on_malformed(&self) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Something of a broker could not be used.
+    pub(super) fn on_refused(&self) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn report(
+        &self,
+        subjects: String,
+        server: Option<String>,
+        not_taken: Vec<String>,
+    ) -> NatsReport {
+        let State { connections, trouble } = &*self.state();
+        NatsReport {
+            connected: server.is_some(),
+            server,
+            subjects,
+            connections: *connections,
+            overrun: self.overrun.load(Ordering::Relaxed),
+            refused: self.refused.load(Ordering::Relaxed),
+            not_taken,
+            trouble: trouble.clone(),
+        }
+    }
+
+    /// Keeps what went wrong. Returns it if it is news.
+    fn trouble(&self, why: &str) -> Option<String> {
+        let why = &why[..why.floor_char_boundary(LONGEST_TEXT)];
+        let former = self.state().trouble.replace(why.to_owned());
+        (former.as_deref() != Some(why)).then(|| why.to_owned())
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trouble_is_told_once_and_ends_with_the_connection() {
+        let connection = Connection::default();
+        let denied = Event::ServerError(ServerError::AuthorizationViolation);
+        assert!(connection.on_event(&denied).unwrap().contains("[backbone.nats]"));
+        assert_eq!(connection.on_event(&denied), None);
+        assert!(connection.report(String::new(), None, Vec::new()).trouble.is_some());
+        assert!(connection.on_event(&Event::Connected).is_some());
+        assert_eq!(connection.report(String::new(), None, Vec::new()).trouble, None);
+    }
+}

@@ -1,0 +1,132 @@
+//! Messages from the other side.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use whimbrel_pubsub::message::Message;
+
+use super::super::codec::{Fault, Publish, Qos, Version};
+use super::super::message::Content;
+use super::hops::HOPS;
+use super::state::Bridge;
+use crate::hub::{Finding, NotTaken, Storing};
+
+/// The most messages of the other side that are not safe here yet. Beyond, nothing is read from it.
+pub(super) const MOST_UNSAFE: usize = 64;
+/// The pause before a message is offered to a log again that has too much to write.
+const AGAIN: Duration = Duration::from_millis(5);
+
+/// Takes messages of the other side, and remembers which have to be acknowledged once they are safe.
+#[derive(Debug)]
+pub(super) struct Incoming<'a> {
+    bridge: &'a Bridge,
+    version: Version,
+    finding: Finding,
+    waiting: VecDeque<(Storing, u16)>,
+}
+
+impl<'a> Incoming<'a> {
+    pub(super) fn new(bridge: &'a Bridge, version: Version) -> Self {
+        Self { bridge, version, finding: Finding::default(), waiting: VecDeque::new() }
+    }
+
+    /// Takes a message. Whatever is wrong with it, it is acknowledged: it would be no better if it came again.
+    ///
+    /// # Errors
+    /// It was sent in a way that this side did not ask for.
+    pub(super) async fn take(&mut self, publish: &Publish<'_>) -> Result<(), String> {
+        if publish.qos == Qos::ExactlyOnce || publish.properties.topic_alias.is_some() {
+            return Err("it sends at QoS 2, or topic aliases, which nobody asked for".to_owned());
+        }
+        let figures = &self.bridge.figures;
+        figures.received.add(1);
+        let storing = match self.message(publish) {
+            Ok(Some(message)) => self.offer(message).await,
+            Ok(None) => None,
+            Err(fault) => {
+                figures.refused.add(1);
+                self.bridge.tell_once(&format!("a message of the other side is not taken: {}", fault.why));
+                None
+            }
+        };
+        if publish.qos == Qos::AtLeastOnce {
+            self.waiting.push_back((storing.unwrap_or_else(Storing::safe), publish.id));
+        }
+        Ok(())
+    }
+
+    /// Wakes who wants the messages that were taken since.
+    pub(super) fn wake(&mut self) {
+        self.bridge.hub.wake_for_taken(&mut self.finding);
+    }
+
+    /// Whether more may be read from the other side.
+    pub(super) fn has_room(&self) -> bool {
+        self.waiting.len() < MOST_UNSAFE
+    }
+
+    /// Waits until the next message may be acknowledged. Returns its packet identifier.
+    ///
+    /// # Errors
+    /// It cannot be stored.
+    pub(super) async fn stored(&mut self) -> Result<u16, String> {
+        let stored = std::future::poll_fn(|cx| self.poll_stored(cx)).await;
+        let (_, id) = self.waiting.pop_front().unwrap_or_else(|| (Storing::safe(), 0));
+        stored.map(|()| id)
+    }
+
+    fn poll_stored(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), String>> {
+        match self.waiting.front_mut() {
+            Some((storing, _)) => Pin::new(storing).poll(cx).map_err(|refusal| refusal.to_string()),
+            None => Poll::Pending,
+        }
+    }
+
+    /// The message as it is published here. `None`: no rule carries it, or it has been here.
+    fn message(&self, publish: &Publish<'_>) -> Result<Option<Message>, Fault> {
+        let bridge = self.bridge;
+        let mut renamed = bridge.plan.from.iter().filter_map(|rule| rule.rename(publish.topic));
+        let Some(topic) = renamed.next() else { return Ok(None) };
+        let is_echo = self.version == Version::V3
+            && bridge.echoes().is_echo(publish.topic, publish.payload, bridge.hub.clock().time());
+        let hops = publish.properties.user(HOPS).unwrap_or_default();
+        let hops = if is_echo || bridge.here.is_among(hops) { None } else { bridge.other.after(hops) };
+        let Some(hops) = hops else {
+            bridge.figures.loops.add(1);
+            return Ok(None);
+        };
+        let mut properties = publish.properties.clone();
+        properties.user.retain(|(name, _)| *name != HOPS);
+        properties.user.push((HOPS, &hops));
+        let content = Content {
+            topic: &topic,
+            qos: publish.qos,
+            retain: publish.retain,
+            is_repeated: publish.is_repeated,
+            properties: &properties,
+            payload: publish.payload,
+            publication: None,
+        };
+        content.message().map(Some)
+    }
+
+    async fn offer(&mut self, message: Message) -> Option<Storing> {
+        loop {
+            match self.bridge.hub.take_safely(message.clone(), &mut self.finding) {
+                Ok((_, storing)) => return Some(storing),
+                Err(NotTaken::Busy(_)) => {
+                    self.wake();
+                    tokio::time::sleep(AGAIN).await;
+                }
+                Err(NotTaken::Refused(refusal)) => {
+                    self.bridge.figures.refused.add(1);
+                    self.bridge.tell_once(&format!("a message of the other side is not taken: {refusal}"));
+                    return None;
+                }
+            }
+        }
+    }
+}
