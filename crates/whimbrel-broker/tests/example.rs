@@ -21,11 +21,32 @@ fn value(settings: &impl serde::Serialize) -> Value {
     serde_json::to_value(settings).unwrap()
 }
 
-/// The file with all that is behind a `#`. A peer has a URL or a key, not both.
+/// The file with all that is behind a `#`. A peer has a URL or a key, not both, and there are peers or NATS.
 fn whole() -> Settings {
     let mut settings = parse(&with_optional(EXAMPLE));
     assert!(settings.peers[0].key.take().is_some() && settings.peers[0].url.is_some());
+    assert!(settings.backbone.nats.take().is_some());
     settings
+}
+
+#[test]
+fn the_example_of_nats_and_of_a_bridge_have_the_defaults() {
+    let mut settings = parse(&with_optional(EXAMPLE));
+    settings.peers.clear();
+    let nats = settings.backbone.nats.as_mut().unwrap();
+    assert!(nats.token.take().is_some() && nats.nkey.take().is_some() && nats.credentials.take().is_some());
+    let least = parse("[backbone.nats]\nservers = 'nats://a'\n").backbone.nats.unwrap();
+    assert_eq!(nats.forget_after, least.forget_after);
+    assert_eq!(settings.nats().unwrap().unwrap().servers.len(), 2);
+    let bridge = &settings.bridges[0];
+    let rules = "out = [{ filter = 'a' }]";
+    let least =
+        parse(&format!("[[bridge]]\nname = 'factory'\nurl = 'mqtt://a'\n{rules}\n")).bridges.remove(0);
+    assert_eq!(
+        (bridge.version, bridge.keep_alive, bridge.session, bridge.out[0].qos),
+        (least.version, least.keep_alive, least.session, least.out[0].qos)
+    );
+    assert_eq!(settings.bridges().unwrap().len(), 1);
 }
 
 #[test]
@@ -72,10 +93,9 @@ fn the_example_names_every_setting() {
             names.extend(settings.as_object().unwrap().keys().cloned());
         }
     }
-    let mqtt = &example["mqtt"];
-    for section in
-        [&example["channel"][0]["partition"][0], &mqtt["tls"], &mqtt["websocket"], &mqtt["user"][0]]
-    {
+    let (mqtt, nats) = (&example["mqtt"], &example["backbone"]["nats"]);
+    let partition = &example["channel"][0]["partition"][0];
+    for section in [partition, &mqtt["tls"], &mqtt["websocket"], &mqtt["user"][0], nats] {
         names.extend(section.as_object().unwrap().keys().cloned());
     }
     assert!(names.len() > 20, "{names:?}");
@@ -105,6 +125,7 @@ fn the_files_in_the_guide_are_right() {
         let settings: Settings =
             parse_config("x.toml", &text).unwrap_or_else(|error| panic!("{error}\n{text}"));
         settings.rules().unwrap_or_else(|error| panic!("{error}\n{text}"));
+        settings.bridges().unwrap_or_else(|error| panic!("{error}\n{text}"));
         settings.permissions().unwrap_or_else(|error| panic!("{error}\n{text}"));
         checked += 1;
     }

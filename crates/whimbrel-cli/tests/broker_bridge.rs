@@ -146,7 +146,7 @@ fn two_clusters_with_bridges_to_each_other_carry_each_message_once() {
     // Each side has a bridge, so what is new to the other comes by both, and nothing comes back.
     until("all is there", || brokers.iter().all(|broker| broker.arrived() == 300));
     until("nothing is under way", || {
-        brokers.iter().all(|broker| state(broker)["in_flight"] == 0 && state(broker)["sent"] == 200)
+        brokers.iter().all(|broker| state(broker)["in_flight"] == 0 && state(broker)["sent"] == 100)
     });
     let ends = brokers.each_ref().map(|broker| broker.subscriber("a/end", &["--count", "2"]));
     brokers[0].publish("a/end", numbers(0..1));

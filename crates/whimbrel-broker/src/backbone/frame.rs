@@ -6,7 +6,7 @@
 //! heads     3  channel  origins (number), each: origin (16 bytes)  highest sequence
 //! request   4  channel  origin  ranges
 //! denials   5  channel  origin  gone (ranges)  absent (ranges)
-//! introduction 10  key (32 bytes)  name  channels (number), each: id  digest (8 bytes)  name  topics (number), each: filter
+//! introduction 20  key (32 bytes)  name  channels (number), each: id  digest (8 bytes)  name  topics (number), each: filter
 //! ranges:   number, each: first sequence  number of further ones
 //! ```
 
@@ -83,7 +83,7 @@ const MESSAGES: u8 = 2;
 const HEADS: u8 = 3;
 const REQUEST: u8 = 4;
 const DENIALS: u8 = 5;
-const INTRODUCTION: u8 = 10;
+const INTRODUCTION: u8 = 20;
 
 impl MeshFrame {
     pub(super) fn encode(&self) -> Bytes {

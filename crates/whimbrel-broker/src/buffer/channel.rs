@@ -91,11 +91,13 @@ impl Channel {
     }
 
     /// Has another broker count as one that carries the channel, or no more.
-    pub fn carry(&mut self, broker: BrokerId, carries: bool) {
+    pub fn carry(&mut self, broker: BrokerId, carries: bool, now: Time) {
         let peers = &mut self.settings.peers;
         peers.retain(|peer| *peer != broker);
         if carries {
             peers.push(broker);
+            // It may have what is missing.
+            self.origins.iter_mut().filter(|log| log.is_missing_any()).for_each(|log| log.asking.on_gap(now));
         }
     }
 

@@ -117,7 +117,7 @@ impl Hub {
         for room in &self.rooms {
             let carries = channels.contains(&room.id());
             if room.peers().contains(&broker) != carries {
-                room.write().carry(broker, carries);
+                room.write().carry(broker, carries, self.clock.time());
             }
         }
     }

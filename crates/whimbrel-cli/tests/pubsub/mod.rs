@@ -5,6 +5,7 @@ use std::process::Command;
 use crate::common::{Home, Running, whimbrel};
 
 /// A subscriber to `filter` at the broker `url`.
+#[allow(dead_code, reason = "each test file uses a part")]
 pub(crate) fn subscriber(home: &Home, url: &str, filter: &str, more: &[&str]) -> Command {
     let mut command = whimbrel(home);
     command.args(["sub", filter, "--broker", url]).args(more);

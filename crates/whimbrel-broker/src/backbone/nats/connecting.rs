@@ -12,8 +12,9 @@ use crate::tls::{ClientTls, TlsError};
 const PING: Duration = Duration::from_secs(3);
 /// The longest pause before a server is tried again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(4);
-/// The most messages that wait for the connection. What does not fit there stays in the buffer of the broker.
-const QUEUE: usize = 64;
+/// The most messages that wait for the connection. What does not fit there stays in the buffer of the broker. All subscriptions fit at the
+/// start, when there is no connection yet.
+const QUEUE: usize = 256;
 /// The most messages of one subject that wait to be taken. What does not fit is lost, and asked for again.
 pub(super) const MOST_WAITING: usize = 1_024;
 

@@ -1,4 +1,4 @@
-//! What is in a message of NATS: a frame of a broker, or a part of a frame that is longer than the server takes.
+//! What is in a message of NATS: a frame of a broker, or a part of a long frame.
 //!
 //! ```text
 //! version (2 bytes)  run of the sender (16 bytes)  kind (1 byte)
@@ -14,6 +14,8 @@ use super::super::frame::VERSION;
 
 /// The longest frame: one message with what is around it.
 pub(super) const LONGEST_FRAME: usize = LONGEST_MESSAGE + (64 << 10);
+/// The longest message of NATS, whatever the server takes: what waits for the connection is counted in messages.
+const LONGEST_PART: usize = 64 << 10;
 /// The most bytes before the part of a frame.
 const HEAD: usize = 64;
 /// The shortest message that a server has to take. With less, nothing could be split sensibly.
@@ -39,7 +41,7 @@ pub(super) enum Content {
 
 /// Puts a frame into as many messages as a server that takes `most` bytes needs.
 pub(super) fn seal(from: Origin, frame: &Bytes, number: u64, most: usize) -> Vec<Bytes> {
-    let room = most.max(LEAST_PAYLOAD) - HEAD;
+    let room = most.clamp(LEAST_PAYLOAD, LONGEST_PART) - HEAD;
     if frame.len() <= room {
         let mut out = head(from, WHOLE, frame.len());
         out.extend_from_slice(frame);

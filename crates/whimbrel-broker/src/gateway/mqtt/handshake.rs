@@ -13,7 +13,7 @@ use whimbrel_pubsub::message::Message;
 use super::Gateway;
 use super::admission::Admitted;
 use super::clients::{Away, Place};
-use super::codec::{Connack, Connect, Fault, Out, Packet, PropertyList, Reason, Version};
+use super::codec::{CLUSTER, Connack, Connect, Fault, Out, Packet, PropertyList, Reason, Version};
 use super::door::{Door, Wire};
 use super::entrance::Guest;
 use super::incoming::{Incoming, MOST_ALIASES, MOST_UNRELEASED};
@@ -142,6 +142,9 @@ async fn connect(
         if u64::from(said.session_expiry.unwrap_or(0)) != expiry.as_secs() {
             properties.u32(0x11, expiry.as_secs() as u32);
         }
+    }
+    if connect.properties.user(CLUSTER).is_some() {
+        properties.user(CLUSTER, &gateway.hub.name().cluster.to_string());
     }
     out.connack(Connack { session_present: goes_on, reason: Reason::SUCCESS, why: "", properties });
     let keep_alive = (connect.keep_alive > 0).then(|| Duration::from_secs(connect.keep_alive.into()) * 3 / 2);

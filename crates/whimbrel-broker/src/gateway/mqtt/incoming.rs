@@ -9,7 +9,6 @@ use whimbrel_pubsub::message::{Publication, PublisherId};
 
 use super::Gateway;
 use super::admission::Admitted;
-use super::bridge::has_been_here;
 use super::codec::{Acknowledged, Fault, Out, Publish, Qos, Reason, Version};
 use super::message::Content;
 use crate::hub::{Client, Finding, Publishing, random};
@@ -124,10 +123,6 @@ impl Incoming {
         let message = Content::of(publish, topic, publication).message()?;
         self.admitted.may_publish(topic)?;
         self.admitted.spend(message.encoded().len())?;
-        // It is here already, and the client is the bridge of another cluster.
-        if has_been_here(&publish.properties, self.gateway.hub.name().cluster) {
-            return Ok(());
-        }
         self.gateway.hub.take(message, &mut self.finding).map(drop).map_err(fault_of)
     }
 

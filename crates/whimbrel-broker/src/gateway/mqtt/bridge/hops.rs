@@ -4,9 +4,6 @@
 //! among them, and not sent to another side that is.
 
 use aws_lc_rs::digest::{SHA256, digest};
-use whimbrel_pubsub::coverage::ClusterId;
-
-use super::super::codec::Properties;
 
 /// The user property.
 pub(super) const HOPS: &str = "x-whimbrel-hops";
@@ -36,11 +33,6 @@ impl Hop {
         }
         Some(made.chain([&*self.0]).collect::<Vec<_>>().join(" "))
     }
-}
-
-/// Whether a bridge brings a message back to this cluster.
-pub(in super::super) fn has_been_here(properties: &Properties<'_>, cluster: ClusterId) -> bool {
-    properties.user(HOPS).is_some_and(|hops| Hop::of(&cluster.to_string()).is_among(hops))
 }
 
 #[cfg(test)]

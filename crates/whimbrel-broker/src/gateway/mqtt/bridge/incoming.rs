@@ -93,7 +93,9 @@ impl<'a> Incoming<'a> {
         let is_echo = self.version == Version::V3
             && bridge.echoes().is_echo(publish.topic, publish.payload, bridge.hub.clock().time());
         let hops = publish.properties.user(HOPS).unwrap_or_default();
-        let hops = if is_echo || bridge.here.is_among(hops) { None } else { bridge.other.after(hops) };
+        let other = bridge.other();
+        let was_here = is_echo || bridge.here.is_among(hops) || other.is_among(hops);
+        let hops = if was_here { None } else { other.after(hops) };
         let Some(hops) = hops else {
             bridge.figures.loops.add(1);
             return Ok(None);

@@ -23,7 +23,6 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 use whimbrel_pubsub::frame::Refusal;
 
-pub(super) use hops::has_been_here;
 pub use plan::{BridgePlan, BridgeVersion};
 pub use report::BridgeReport;
 pub use rule::BridgeRule;

@@ -187,7 +187,7 @@ impl Sent {
         let Delivery { message, stamp, .. } = delivery;
         let topic = rule.rename(message.topic())?;
         let hops = hops_of(&message);
-        let was_there = bridge.other.is_among(&hops) || bridge.here.is_among(&hops);
+        let was_there = bridge.other().is_among(&hops) || bridge.here.is_among(&hops);
         let hops = if was_there { None } else { bridge.here.after(&hops) };
         if hops.is_none() {
             bridge.figures.loops.add(1);

@@ -16,6 +16,8 @@ use super::state::Bridge;
 
 /// How long the other side may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How often another side is asked that wants no keep-alive.
+const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 /// The longest packet that is taken.
 const LONGEST_PACKET: u32 = (16 << 20) + (64 << 10);
 /// The packet identifier of the only SUBSCRIBE. Messages have others.
@@ -46,6 +48,7 @@ async fn try_run(bridge: &Bridge, version: Version, outgoing: &mut Outgoing) -> 
     let (reader, writer) = split(dial(&bridge.plan).await?);
     let mut connection = Connection { reader, writer, read: BytesMut::new(), out: Out::new(version) };
     let accepted = connection.introduce(bridge).await?;
+    bridge.on_introduced(accepted.cluster.as_deref());
     if !bridge.plan.from.is_empty() {
         connection.subscribe(bridge, &accepted).await?;
     }
@@ -80,6 +83,7 @@ impl Connection {
             session_expiry: u32::try_from(plan.session.as_secs()).unwrap_or(u32::MAX),
             receive_maximum: MOST_UNSAFE as u16,
             maximum_packet: LONGEST_PACKET,
+            cluster: &bridge.hub.name().cluster.to_string(),
             user: plan.user.as_deref(),
             password: plan.password.as_deref(),
         });
@@ -114,7 +118,7 @@ impl Connection {
         self.flush().await
     }
 
-    /// Carries messages both ways.
+    /// Carries messages both ways. Reading and writing never wait for each other: two sides that both write would wait for good.
     async fn carry(
         self,
         bridge: &Bridge,
@@ -123,17 +127,13 @@ impl Connection {
     ) -> Result<(), String> {
         let Self { mut reader, mut writer, mut read, mut out } = self;
         let mut incoming = Incoming::new(bridge, out.version());
-        let pause = if keep_alive.is_zero() { PATIENCE * 60 } else { keep_alive };
-        let (mut ping, mut heard) = (Instant::now() + pause, Instant::now());
+        let pause = if keep_alive.is_zero() { LONGEST_PAUSE } else { keep_alive };
+        let mut watch = Watch::new(pause);
         loop {
             while take_packet(&mut read, &mut out, bridge, outgoing, &mut incoming).await? {}
             incoming.wake();
             outgoing.read(bridge, &mut out).await;
-            if out.len() > 0 {
-                let written = timeout(pause + PATIENCE, writer.write_all_buf(out.bytes())).await;
-                written.map_err(|_| "the other side takes nothing any more".to_owned())?.map_err(lost)?;
-                ping = Instant::now() + pause;
-            }
+            watch.on_to_write(out.len());
             let (may_read, may_send) = (incoming.has_room(), outgoing.has_room(&out));
             tokio::select! {
                 id = incoming.stored() => out.acknowledge(Acknowledged::Publish, id?, Reason::SUCCESS, ""),
@@ -141,18 +141,22 @@ impl Connection {
                     if got.map_err(lost)? == 0 {
                         return Ok(());
                     }
-                    heard = Instant::now();
+                    watch.on_read();
+                }
+                written = write(&mut writer, &mut out), if watch.is_writing => {
+                    written.map_err(lost)?;
+                    watch.on_written();
                 }
                 () = outgoing.woken(), if may_send => {}
-                () = sleep_until(ping) => {
-                    if heard.elapsed() > pause + PATIENCE && may_read {
-                        return Err("the other side is silent".to_owned());
+                () = sleep_until(watch.due) => {
+                    watch.look(out.len(), may_read)?;
+                    if !watch.is_writing {
+                        out.pingreq();
                     }
-                    out.pingreq();
                 }
                 () = bridge.stopping() => {
                     out.leave();
-                    drop(timeout(PATIENCE, writer.write_all_buf(out.bytes())).await);
+                    drop(timeout(PATIENCE, write(&mut writer, &mut out)).await);
                     return Ok(());
                 }
             }
@@ -160,7 +164,7 @@ impl Connection {
     }
 
     async fn flush(&mut self) -> Result<(), String> {
-        let written = timeout(PATIENCE, self.writer.write_all_buf(self.out.bytes())).await;
+        let written = timeout(PATIENCE, write(&mut self.writer, &mut self.out)).await;
         written.map_err(|_| "the other side takes nothing".to_owned())?.map_err(lost)
     }
 
@@ -219,6 +223,56 @@ async fn take_packet(
         ServerPacket::Connack(_) => return Err("the other side accepts the connection twice".to_owned()),
     }
     Ok(true)
+}
+
+/// Writes all that waits. If it is not awaited to its end, what is left still waits.
+async fn write(writer: &mut WriteHalf<Box<dyn Stream>>, out: &mut Out) -> std::io::Result<()> {
+    writer.write_all_buf(out.bytes()).await?;
+    writer.flush().await
+}
+
+/// Notices another side that neither sends nor takes anything.
+struct Watch {
+    pause: Duration,
+    /// When the other side is asked whether it is there.
+    due: Instant,
+    heard: Instant,
+    is_writing: bool,
+    /// The bytes that waited to be written when it was last looked.
+    waiting: usize,
+}
+
+impl Watch {
+    fn new(pause: Duration) -> Self {
+        let now = Instant::now();
+        Self { pause, due: now + pause, heard: now, is_writing: false, waiting: 0 }
+    }
+
+    fn on_to_write(&mut self, bytes: usize) {
+        self.is_writing |= bytes > 0;
+    }
+
+    fn on_written(&mut self) {
+        (self.is_writing, self.waiting) = (false, 0);
+        self.due = Instant::now() + self.pause;
+    }
+
+    fn on_read(&mut self) {
+        self.heard = Instant::now();
+    }
+
+    /// The pause is over, and `bytes` wait to be written.
+    fn look(&mut self, bytes: usize, may_read: bool) -> Result<(), String> {
+        self.due = Instant::now() + self.pause;
+        if bytes > 0 && bytes == self.waiting {
+            return Err("the other side takes nothing any more".to_owned());
+        }
+        self.waiting = bytes;
+        if may_read && self.heard.elapsed() > self.pause + PATIENCE {
+            return Err("the other side is silent".to_owned());
+        }
+        Ok(())
+    }
 }
 
 fn lost(error: std::io::Error) -> String {

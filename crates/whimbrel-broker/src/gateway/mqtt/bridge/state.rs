@@ -23,9 +23,9 @@ pub(super) type Tell = Arc<dyn Fn(&str) + Send + Sync>;
 pub(super) struct Bridge {
     pub(super) plan: BridgePlan,
     pub(super) hub: Arc<Hub>,
-    /// Our cluster and the other side, as messages remember them.
+    /// Our cluster, as messages remember it.
     pub(super) here: Hop,
-    pub(super) other: Hop,
+    other: Mutex<Hop>,
     echoes: Mutex<Echoes>,
     pub(super) figures: Figures,
     tell: Tell,
@@ -38,7 +38,7 @@ impl Bridge {
     pub(super) fn new(plan: BridgePlan, hub: &Arc<Hub>, tell: Tell, stopping: watch::Receiver<bool>) -> Self {
         Self {
             here: Hop::of(&hub.name().cluster.to_string()),
-            other: plan.hop(),
+            other: Mutex::new(plan.hop()),
             hub: Arc::clone(hub),
             echoes: Mutex::default(),
             figures: Figures::default(),
@@ -69,6 +69,17 @@ impl Bridge {
         let mut stopping = self.stopping.clone();
         // Without a sender, the process ends.
         stopping.wait_for(|is| *is).await.ok();
+    }
+
+    /// The other side, as messages remember it.
+    pub(super) fn other(&self) -> Hop {
+        self.other.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The other side says of which cluster it is, or is no broker that does so.
+    pub(super) fn on_introduced(&self, cluster: Option<&str>) {
+        let other = cluster.map_or_else(|| self.plan.hop(), Hop::of);
+        *self.other.lock().unwrap_or_else(PoisonError::into_inner) = other;
     }
 
     pub(super) fn echoes(&self) -> MutexGuard<'_, Echoes> {

@@ -20,7 +20,7 @@ pub(super) use packet::{Packet, Publish, Requested, Retained, frame};
 pub(super) use properties::{Properties, PropertyList};
 pub(super) use reason::{Fault, Reason};
 pub(super) use request::Introducing;
-pub(super) use server::{Accepted, ServerPacket};
+pub(super) use server::{Accepted, CLUSTER, ServerPacket};
 pub(super) use write::{Acknowledged, Connack, Out};
 
 /// The version of the protocol that a client speaks.

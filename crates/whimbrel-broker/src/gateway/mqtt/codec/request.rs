@@ -3,7 +3,7 @@
 use bytes::{BufMut, BytesMut};
 
 use super::write::put_properties;
-use super::{Out, PropertyList, Qos, Version};
+use super::{CLUSTER, Out, PropertyList, Qos, Version};
 
 /// What a client says of itself.
 #[derive(Clone, Debug)]
@@ -19,6 +19,8 @@ pub(in super::super) struct Introducing<'a> {
     pub(in super::super) receive_maximum: u16,
     /// The longest packet that it takes.
     pub(in super::super) maximum_packet: u32,
+    /// Its cluster. Whom this concerns answers with its own.
+    pub(in super::super) cluster: &'a str,
     pub(in super::super) user: Option<&'a str>,
     pub(in super::super) password: Option<&'a str>,
 }
@@ -40,6 +42,7 @@ impl Out {
             }
             properties.u16(0x21, introducing.receive_maximum);
             properties.u32(0x27, introducing.maximum_packet);
+            properties.user(CLUSTER, introducing.cluster);
             put_properties(&mut body, &properties);
         }
         put_text(&mut body, client);
@@ -98,6 +101,7 @@ mod tests {
                 session_expiry: 60,
                 receive_maximum: 64,
                 maximum_packet: 1 << 20,
+                cluster: "c",
                 user: Some("u"),
                 password: Some("p"),
             });
@@ -114,6 +118,7 @@ mod tests {
                 (Some("u"), Some(&b"p"[..]), false)
             );
             assert_eq!(connect.properties.session_expiry, (version == Version::V5).then_some(60));
+            assert_eq!(connect.properties.user(CLUSTER), (version == Version::V5).then_some("c"));
             out.bytes().clear();
             out.subscribe(9, &[("a/#", Qos::AtLeastOnce)]);
             let bytes = out.bytes().clone();

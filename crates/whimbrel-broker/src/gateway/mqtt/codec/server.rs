@@ -5,6 +5,9 @@ use super::packet::{acknowledged, identifier};
 use super::properties::{OF_ACKNOWLEDGEMENT, OF_DISCONNECT};
 use super::{Fault, Properties, Publish, Reason, Version};
 
+/// The user property by which a bridge names its cluster in CONNECT, and a broker of ours its own in the answer.
+pub(in super::super) const CLUSTER: &str = "whimbrel-cluster";
+
 /// A packet of a broker.
 #[derive(Clone, Debug)]
 #[allow(clippy::large_enum_variant, reason = "a packet lives while it is handled")]
@@ -35,6 +38,8 @@ pub(in super::super) struct Accepted {
     pub(in super::super) maximum_qos: u8,
     /// Whether it takes last values.
     pub(in super::super) retains: bool,
+    /// Its cluster, if it is one of ours.
+    pub(in super::super) cluster: Option<String>,
     /// Seconds, if it wants others than were asked for.
     pub(in super::super) keep_alive: Option<u16>,
 }
@@ -71,6 +76,8 @@ impl Accepted {
             return Err(Fault::malformed("reserved flags of the CONNACK are set"));
         }
         let code = from.byte()?;
+        // A broker that knows no MQTT 5 refuses it in the form of 3.1.1.
+        let is_v5 = is_v5 && !from.is_empty();
         let reason = if is_v5 { Reason(code) } else { Reason::of_return_code(code) };
         let mut accepted = Self {
             session_present: flags == 1,
@@ -80,6 +87,7 @@ impl Accepted {
             maximum_packet: usize::MAX,
             maximum_qos: 2,
             retains: true,
+            cluster: None,
             keep_alive: None,
         };
         if is_v5 {
@@ -106,7 +114,12 @@ impl Accepted {
             0x28..=0x2a => drop(from.byte()?),
             0x12 | 0x15 | 0x1a | 0x1c => drop(from.text()?),
             0x16 => drop(from.binary()?),
-            0x26 => drop((from.text()?, from.text()?)),
+            0x26 => {
+                let (name, value) = (from.text()?, from.text()?);
+                if name == CLUSTER {
+                    self.cluster = Some(value.to_owned());
+                }
+            }
             _ => return Err(Fault::protocol("the CONNACK has a property that it cannot have")),
         }
         Ok(())
@@ -162,6 +175,8 @@ mod tests {
         assert_eq!((accepted.maximum_qos, accepted.keep_alive), (1, Some(30)));
         let ServerPacket::Connack(refused) = read(0x20, &[0, 5], Version::V3) else { panic!() };
         assert_eq!(refused.reason, Reason::NOT_AUTHORIZED);
+        let ServerPacket::Connack(old) = read(0x20, &[0, 1], Version::V5) else { panic!() };
+        assert_eq!(old.reason, Reason::PROTOCOL_VERSION);
         let ServerPacket::Puback(7, Reason::NOT_AUTHORIZED) = read(0x40, &[0, 7, 0x87], Version::V5) else {
             panic!()
         };
