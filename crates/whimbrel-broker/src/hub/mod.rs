@@ -16,6 +16,7 @@ mod logging;
 mod publishing;
 mod register;
 mod room;
+mod seats;
 mod signal;
 mod storing;
 mod turns;
@@ -41,6 +42,7 @@ pub use register::{
     Change, Client, Flow, LOOK, Promise, PublisherRecord, Publishing, Register, SubscriberRecord, Sums,
 };
 pub use room::{ChannelRules, RoomReport};
+pub use seats::UserId;
 pub use storing::{NotTaken, Storing};
 pub use turns::Turns;
 

@@ -4,6 +4,7 @@
 //! nothing is queued for a client but what it has not acknowledged.
 
 mod admission;
+mod answers;
 mod clients;
 mod codec;
 mod door;

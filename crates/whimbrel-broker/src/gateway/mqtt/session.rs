@@ -88,16 +88,13 @@ impl<S: AsyncRead + AsyncWrite> Session<S> {
             // Nobody is there to be told.
             drop(gateway.hub.publish(message, &mut Finding::default()));
         }
-        let session = (!terms.expiry.is_zero()).then(|| {
+        let session = if terms.expiry.is_zero() {
+            None
+        } else {
             let (subscriptions, shared) = subscriptions.park();
-            let kept = Kept {
-                subscriptions,
-                shared,
-                in_flight: outgoing.into_in_flight(),
-                received: incoming.into_received(),
-            };
-            (kept, now + terms.expiry)
-        });
+            let (in_flight, received) = (outgoing.into_in_flight(), incoming.into_received().await);
+            Some((Kept { subscriptions, shared, in_flight, received }, now + terms.expiry))
+        };
         // Whoever takes over does not wait for the connection.
         place.leave(Away { session, will: later });
         if !matches!(end, End::Lost) {
@@ -124,12 +121,14 @@ impl<S: AsyncRead + AsyncWrite> Session<S> {
             let is_sending = waiting > 0 || self.link.is_flushing;
             // A client that is held back is not silent. TCP slows it down.
             let held = self.incoming.held().map(tokio::time::Instant::from_std);
-            heard = held.unwrap_or(heard).max(heard);
+            let is_waiting = self.incoming.is_waiting();
+            heard = held.unwrap_or(heard).max(if is_waiting { tokio::time::Instant::now() } else { heard });
             let silent = keep_alive.map_or(heard, |keep_alive| heard + keep_alive);
             self.link.make_room();
+            let room = self.incoming.room();
             tokio::select! {
                 () = sleep_until(held.unwrap_or(heard)), if held.is_some() => {}
-                read = self.link.reader.read_buf(&mut self.link.input), if waiting < HIGH && held.is_none() => match read {
+                read = self.link.reader.read_buf(&mut self.link.input), if waiting < HIGH && held.is_none() && !is_waiting => match read {
                     Ok(0) | Err(_) => return End::Lost,
                     Ok(bytes) => {
                         heard = tokio::time::Instant::now();
@@ -142,6 +141,12 @@ impl<S: AsyncRead + AsyncWrite> Session<S> {
                     }
                     shrink(self.outgoing.out.bytes());
                 }
+                () = self.incoming.known() => if let Err(fault) = self.incoming.go_on(&mut self.outgoing.out) {
+                    return End::Fault(fault);
+                },
+                () = room, if is_waiting => if let Err(fault) = self.incoming.go_on(&mut self.outgoing.out) {
+                    return End::Fault(fault);
+                },
                 () = notify.notified() => {}
                 () = tokio::task::yield_now(), if has_more && waiting < ROOM => {}
                 _ = covers.tick() => self.subscriptions.tell_coverage(&mut self.outgoing),
@@ -162,9 +167,9 @@ impl<S: AsyncRead + AsyncWrite> Session<S> {
         }
     }
 
-    /// Handles what came, as far as answers have room.
+    /// Handles what came, as far as answers have room and messages are stored.
     fn take_packets(&mut self) -> Result<Option<End>, Fault> {
-        while self.outgoing.out.len() < HIGH && self.incoming.held().is_none() {
+        while self.outgoing.out.len() < HIGH && self.incoming.held().is_none() && !self.incoming.is_waiting() {
             let packet = take_packet(&mut self.link.input, self.gateway.limits.max_packet)?;
             let Some((first, body)) = packet else { break };
             let packet = Packet::read(first, &body, Some(self.terms.version))?;

@@ -8,7 +8,7 @@ use whimbrel_pubsub::topic::TopicFilter;
 
 use super::outgoing::Outgoing;
 use super::subscription::{Options, has_room};
-use crate::hub::{ClientId, Hub, Seat};
+use crate::hub::{ClientId, Hub, Seat, UserId};
 use crate::selection::Selection;
 
 /// A subscription of a client to `$share/GROUP/FILTER`. It is kept with the session: the group waits for a member that is away if there is
@@ -23,7 +23,7 @@ pub(super) struct Shared {
 impl Shared {
     pub(super) fn join(
         hub: &Arc<Hub>,
-        client: ClientId,
+        client: (ClientId, UserId),
         group: &str,
         selection: Selection,
         options: Options,
@@ -71,8 +71,8 @@ impl Shared {
         self.seat.come_back(Arc::clone(notify));
     }
 
-    /// About how many bytes it takes while the client is away.
+    /// About how many bytes it takes while the client is away, with the task of a group that has no other member.
     pub(super) fn bytes(&self) -> usize {
-        1_024 + self.selection.filter().as_str().len()
+        4_096 + self.selection.filter().as_str().len()
     }
 }

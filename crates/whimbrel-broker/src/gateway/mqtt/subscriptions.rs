@@ -216,7 +216,8 @@ impl Subscriptions {
         if self.shared.get_mut(&text).is_some_and(|former| former.change(&selection, options)) {
             return Ok(());
         }
-        let shared = Shared::join(&self.gateway.hub, self.client, group, selection, options, &self.notify);
+        let client = (self.client, self.admitted.user_id());
+        let shared = Shared::join(&self.gateway.hub, client, group, selection, options, &self.notify);
         self.shared.insert(text, shared.map_err(fault_of)?);
         Ok(())
     }
