@@ -158,8 +158,15 @@ fn a_will_is_published_when_its_client_is_lost() {
     let again = late();
     assert_eq!(again.session_present(), Some(true));
     // The Will of one that was lost later, with the same delay, shows that the time is over.
-    let marker =
-        Raw::connect(&broker.mqtt, 5, 0x06, 60, &session, "marker", &will("wills/marker", &[0x18, 0, 0, 0, 1]));
+    let marker = Raw::connect(
+        &broker.mqtt,
+        5,
+        0x06,
+        60,
+        &session,
+        "marker",
+        &will("wills/marker", &[0x18, 0, 0, 0, 1]),
+    );
     marker.expect_accepted();
     drop(marker);
     assert_eq!(watcher.message().1, "wills/marker");

@@ -34,7 +34,10 @@ pub use attachment::{Attach, Attachment, Progress};
 pub use between::{Aged, Outgoing};
 pub use clock::Clock;
 pub use group::{Receipt, Seat};
-pub use keeper::{AttachDurable, DurableAttachment, DurableReport, LogReport, MOST_OF_CLIENT, StorePlace};
+pub use keeper::{
+    AttachDurable, DurableAttachment, DurableReport, KeptSession, LogReport, MOST_OF_CLIENT, SessionName,
+    StorePlace,
+};
 pub use logging::{Durability, DurableRules};
 pub use publishing::Finding;
 pub(crate) use register::Rate;

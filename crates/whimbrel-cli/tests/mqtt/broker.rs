@@ -40,6 +40,17 @@ impl Broker {
     /// [`Broker::start`] or [`Broker::with`].
     pub(crate) fn kill_and_restart(&mut self) {
         drop(self.child.kill());
+        self.start_again();
+    }
+
+    /// Stops it, so that it ends in order, and starts it again likewise.
+    pub(crate) fn stop_and_restart(&mut self) {
+        let stopped = Command::new("kill").args(["-INT", &self.child.id().to_string()]).status();
+        assert!(stopped.unwrap().success());
+        self.start_again();
+    }
+
+    fn start_again(&mut self) {
         drop(self.child.wait());
         let home = std::mem::replace(&mut self.home, Home(PathBuf::from("nowhere")));
         let native = self.native.rsplit('@').next().unwrap();
@@ -49,6 +60,7 @@ impl Broker {
     fn listen(home: Home, native: &str, options: &[&str], number: usize) -> Self {
         let mut command = whimbrel(&home);
         command.args(["broker", "run", "--listen", native]).args(options);
+        command.arg("--control").arg(home.file("broker.sock"));
         let file = home.file("broker.toml");
         if file.exists() {
             command.arg("--config").arg(file);

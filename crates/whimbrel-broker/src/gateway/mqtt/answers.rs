@@ -25,15 +25,18 @@ pub(super) struct Answers {
 
 #[derive(Debug)]
 enum Outcome {
-    /// With what it takes of its client's share.
-    Storing(Storing, Option<Charge>),
+    Storing {
+        storing: Storing,
+        /// What it takes of its client's share.
+        _charge: Option<Charge>,
+    },
     Known(Result<(), Fault>),
 }
 
 impl Answers {
     /// A message was taken, and may still have to be stored.
     pub(super) fn taken(&mut self, asked: Asked, storing: Storing, charge: Option<Charge>) {
-        self.waiting.push_back((asked, Outcome::Storing(storing, charge)));
+        self.waiting.push_back((asked, Outcome::Storing { storing, _charge: charge }));
     }
 
     pub(super) fn refused(&mut self, asked: Asked, fault: Fault) {
@@ -52,7 +55,7 @@ impl Answers {
         }
         match self.waiting.pop_front()? {
             (asked, Outcome::Known(known)) => Some((asked, known)),
-            (_, Outcome::Storing(..)) => None,
+            (_, Outcome::Storing { .. }) => None,
         }
     }
 
@@ -66,7 +69,7 @@ impl Answers {
 
 impl Outcome {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if let Self::Storing(storing, _) = self {
+        if let Self::Storing { storing, .. } = self {
             let Poll::Ready(stored) = Pin::new(storing).poll(cx) else { return Poll::Pending };
             *self = Self::Known(stored.map_err(super::incoming::fault_of));
         }

@@ -158,9 +158,9 @@ impl Inner {
             if own + 1 >= most { network == newcomer } else { pending(network) == most }
         };
         let oldest = self.pending.iter().find(|(_, (network, _))| gives_way(*network));
-        let Some((number, (network, evicted))) = oldest.map(|(number, (network, evicted))| {
-            (*number, (*network, Arc::clone(evicted)))
-        }) else {
+        let Some((number, (network, evicted))) =
+            oldest.map(|(number, (network, evicted))| (*number, (*network, Arc::clone(evicted))))
+        else {
             return false;
         };
         self.pending.remove(&number);
@@ -317,7 +317,8 @@ mod tests {
         let enter = |from: IpAddr| entrance.enter(from, now);
         // The largest address, which a flooder does not have.
         let stranger = enter(address("255.255.255.255")).unwrap();
-        let of_flooder = |number: usize| IpAddr::from((0x2001_0db8_u128 << 96) | (number as u128) << 64);
+        let of_flooder =
+            |number: usize| IpAddr::from(((0x2001_0db8_u128 << 96) | (number as u128) << 64).to_be_bytes());
         let flood: Vec<_> = (1..MOST_PENDING).map(|number| enter(of_flooder(number)).unwrap()).collect();
         assert!(enter(of_flooder(MOST_PENDING)).is_none(), "all have one, and so has the newcomer");
         let again = enter(of_flooder(7)).unwrap();

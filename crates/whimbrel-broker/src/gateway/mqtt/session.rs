@@ -12,13 +12,14 @@ use super::Gateway;
 use super::admission::Admitted;
 use super::clients::{Away, Place};
 use super::codec::{Fault, Packet, Reason, Version};
-use super::incoming::Incoming;
+use super::incoming::{Incoming, fault_of};
 use super::kept::Kept;
 use super::link::{Link, send, shrink, take_packet};
 use super::outgoing::Outgoing;
+use super::stored::{self, Line};
 use super::subscription::ROOM;
-use super::subscriptions::Subscriptions;
-use crate::hub::Finding;
+use super::subscriptions::{Subscriptions, stops};
+use crate::hub::{Finding, Hub, SessionName};
 
 /// Packets of the client are taken while fewer bytes wait for its socket.
 const HIGH: usize = 2 * ROOM;
@@ -50,6 +51,10 @@ pub(super) struct Session<S> {
     pub(super) incoming: Incoming,
     pub(super) outgoing: Outgoing,
     pub(super) subscriptions: Subscriptions,
+    /// Whether the session is on disk.
+    pub(super) is_stored: bool,
+    /// Why it ends at once.
+    pub(super) fault: Option<Fault>,
     pub(super) stop: watch::Receiver<()>,
 }
 
@@ -69,7 +74,18 @@ impl<S: AsyncRead + AsyncWrite> Session<S> {
     /// Serves the client until its connection ends, and leaves what is kept of it.
     pub(super) async fn run(mut self) {
         let end = self.serve().await;
-        let Self { gateway, admitted, link, place, terms, incoming, mut outgoing, subscriptions, .. } = self;
+        let Self {
+            gateway,
+            admitted,
+            link,
+            place,
+            terms,
+            incoming,
+            mut outgoing,
+            subscriptions,
+            is_stored,
+            ..
+        } = self;
         if let End::Fault(Fault { reason, why }) = &end {
             outgoing.out.disconnect(*reason, why);
         }
@@ -88,34 +104,48 @@ impl<S: AsyncRead + AsyncWrite> Session<S> {
             // Nobody is there to be told.
             drop(gateway.hub.publish(message, &mut Finding::default()));
         }
-        let session = if terms.expiry.is_zero() {
-            None
+        let (session, mut is_over) = if terms.expiry.is_zero() {
+            (None, is_stored)
         } else {
             let (subscriptions, shared) = subscriptions.park();
             let (in_flight, received) = (outgoing.into_in_flight(), incoming.into_received().await);
-            Some((Kept { subscriptions, shared, in_flight, received }, now + terms.expiry))
+            let kept = Kept { subscriptions, shared, in_flight, received, is_stored, seats: Vec::new() };
+            if is_stored {
+                keep_later(&gateway.hub, &place.session(), (terms.expiry, Some(terms.expiry)), kept.lines());
+            }
+            (Some((kept, now + terms.expiry)), false)
         };
+        if is_over {
+            // What cannot be ended now is ended later.
+            is_over = end_on_disk(&gateway.hub, place.session()).await.is_err();
+        }
         // Whoever takes over does not wait for the connection.
-        place.leave(Away { session, will: later });
+        place.leave(Away { session, will: later, is_over });
         if !matches!(end, End::Lost) {
             link.close(&mut rest).await;
         }
     }
 
     async fn serve(&mut self) -> End {
+        if let Some(fault) = self.fault.take() {
+            return End::Fault(fault);
+        }
         let notify = self.subscriptions.notify();
         let mut covers = interval(COVER_EVERY);
         covers.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut heard = tokio::time::Instant::now();
         loop {
-            let taken = self.take_packets();
+            let taken = self.take_packets().await;
             self.incoming.wake();
             match taken {
                 Ok(None) => {}
                 Ok(Some(end)) => return end,
                 Err(fault) => return End::Fault(fault),
             }
-            let has_more = self.subscriptions.read(&mut self.outgoing).await;
+            let has_more = match self.subscriptions.read(&mut self.outgoing).await {
+                Ok(has_more) => has_more,
+                Err(fault) => return End::Fault(fault),
+            };
             let out = self.outgoing.out.bytes();
             let (waiting, keep_alive) = (out.len(), self.terms.keep_alive);
             let is_sending = waiting > 0 || self.link.is_flushing;
@@ -168,37 +198,48 @@ impl<S: AsyncRead + AsyncWrite> Session<S> {
     }
 
     /// Handles what came, as far as answers have room and messages are stored.
-    fn take_packets(&mut self) -> Result<Option<End>, Fault> {
-        while self.outgoing.out.len() < HIGH && self.incoming.held().is_none() && !self.incoming.is_waiting() {
+    async fn take_packets(&mut self) -> Result<Option<End>, Fault> {
+        while self.outgoing.out.len() < HIGH && self.incoming.held().is_none() && !self.incoming.is_waiting()
+        {
             let packet = take_packet(&mut self.link.input, self.gateway.limits.max_packet)?;
             let Some((first, body)) = packet else { break };
             let packet = Packet::read(first, &body, Some(self.terms.version))?;
-            if let Some(end) = self.handle(packet)? {
+            if let Some(end) = self.handle(packet).await? {
                 return Ok(Some(end));
             }
         }
         Ok(None)
     }
 
-    fn handle(&mut self, packet: Packet<'_>) -> Result<Option<End>, Fault> {
-        let out = &mut self.outgoing.out;
+    async fn handle(&mut self, packet: Packet<'_>) -> Result<Option<End>, Fault> {
         match packet {
             Packet::Publish(publish) => {
+                if !self.is_stored && self.incoming.keeps(&publish) {
+                    self.store().await?;
+                }
                 let is_named = self.subscriptions.has_no_local();
-                self.incoming.publish(&publish, is_named, out)?;
+                self.incoming.publish(&publish, is_named, &mut self.outgoing.out)?;
             }
             // One that is not known was acknowledged before.
             Packet::Puback(id) => drop(self.outgoing.acknowledged(id)),
-            Packet::Pubrel(id) => self.incoming.release(id, out),
+            Packet::Pubrel(id) => self.incoming.release(id, &mut self.outgoing.out)?,
             Packet::Subscribe { id, properties, filters } => {
-                let (reasons, why) = self.subscriptions.subscribe(&properties, &filters);
-                out.suback(id, &reasons, &why);
+                // It is seldom, and a client that is idle should not have room for it.
+                let subscribed = Box::pin(self.subscriptions.subscribe(&properties, &filters));
+                let (reasons, why) = subscribed.await;
+                if self.is_stored || self.subscriptions.are_durable() {
+                    self.store().await?;
+                }
+                self.outgoing.out.suback(id, &reasons, &why);
             }
             Packet::Unsubscribe { id, filters } => {
-                let reasons = self.subscriptions.unsubscribe(&filters);
-                out.unsuback(id, &reasons);
+                let reasons = Box::pin(self.subscriptions.unsubscribe(&filters)).await?;
+                if self.is_stored {
+                    self.store().await?;
+                }
+                self.outgoing.out.unsuback(id, &reasons);
             }
-            Packet::Pingreq => out.pingresp(),
+            Packet::Pingreq => self.outgoing.out.pingresp(),
             Packet::Disconnect { reason, session_expiry } => {
                 if let Some(seconds) = session_expiry {
                     self.change_expiry(Duration::from_secs(seconds.into()))?;
@@ -211,6 +252,20 @@ impl<S: AsyncRead + AsyncWrite> Session<S> {
         Ok(None)
     }
 
+    /// Keeps the session on disk. It is there when this returns.
+    async fn store(&mut self) -> Result<(), Fault> {
+        let (hub, name) = (Arc::clone(&self.gateway.hub), self.place.session());
+        let (expiry, lines) = (self.terms.expiry, self.subscriptions.lines());
+        // The first time the store may have to be opened.
+        let kept = tokio::task::spawn_blocking(move || {
+            hub.keep_session(&name, (expiry, None), stored::encode(lines))?;
+            hub.written()
+        });
+        let written = kept.await.map_err(|_| stops())?.map_err(fault_of)?;
+        self.is_stored = true;
+        written.done().await.map_err(|error| Fault::new(Reason::QUOTA, error.to_string()))
+    }
+
     fn change_expiry(&mut self, asked: Duration) -> Result<(), Fault> {
         if self.terms.expiry.is_zero() && !asked.is_zero() {
             return Err(Fault::protocol("a session that was not to be kept is to be kept now"));
@@ -218,4 +273,21 @@ impl<S: AsyncRead + AsyncWrite> Session<S> {
         self.terms.expiry = asked.min(super::handshake::LONGEST_SESSION);
         Ok(())
     }
+}
+
+/// Has the row of a session written later. What it lacks costs no more than a part of the session's time.
+pub(super) fn keep_later(
+    hub: &Hub,
+    name: &SessionName,
+    (expiry, left): (Duration, Option<Duration>),
+    lines: Vec<Line>,
+) {
+    drop(hub.keep_session(name, (expiry, left), stored::encode(lines)));
+}
+
+/// Ends a session on disk.
+pub(super) async fn end_on_disk(hub: &Arc<Hub>, name: SessionName) -> Result<(), Fault> {
+    let hub = Arc::clone(hub);
+    let ended = tokio::task::spawn_blocking(move || hub.end_session(&name)).await;
+    ended.map_err(|_| stops())?.map_err(fault_of)
 }

@@ -6,7 +6,8 @@ use tokio::sync::Notify;
 use whimbrel_pubsub::frame::Refusal;
 use whimbrel_pubsub::topic::TopicFilter;
 
-use super::outgoing::Outgoing;
+use super::outgoing::{Due, Outgoing};
+use super::stored::Line;
 use super::subscription::{Options, has_room};
 use crate::hub::{ClientId, Hub, Seat, UserId};
 use crate::selection::Selection;
@@ -37,6 +38,11 @@ impl Shared {
         self.selection.filter()
     }
 
+    /// The subscription as it is kept on disk.
+    pub(super) fn line(&self, text: &str) -> Line {
+        Line { text: text.to_owned(), selection: self.selection.clone(), options: self.options }
+    }
+
     /// Sends differently from now on, if the selection is the same.
     pub(super) fn change(&mut self, selection: &Selection, options: Options) -> bool {
         let text = |selection: &Selection| selection.selector().map(ToString::to_string);
@@ -56,7 +62,7 @@ impl Shared {
         while has_room(&self.options, outgoing)
             && let Some((delivery, receipt)) = self.seat.take()
         {
-            outgoing.deliver(&self.options, delivery, None, Some(receipt), wall_ms);
+            outgoing.deliver(&self.options, delivery, None, Due::Group(receipt), wall_ms);
         }
     }
 

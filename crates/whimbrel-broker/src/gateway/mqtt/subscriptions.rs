@@ -14,8 +14,9 @@ use super::incoming::fault_of;
 use super::outgoing::{COVERAGE, Outgoing};
 use super::shared::Shared;
 use super::state;
-use super::subscription::{Options, Parked, ROOM, Subscription, Wanted};
-use crate::hub::{Attach, Attachment, Client, ClientId, Form};
+use super::stored::Line;
+use super::subscription::{Options, Parked, ROOM, Subscription, Wanted, Whose};
+use crate::hub::{Attach, Attachment, Client, ClientId, Form, SessionName};
 use crate::selection::Selection;
 use crate::selector::Selector;
 
@@ -41,6 +42,10 @@ pub(super) struct Subscriptions {
     notify: Arc<Notify>,
     /// Whether some subscription does not want the client's own messages.
     has_no_local: bool,
+    /// The session, if it is kept beyond the connection.
+    session: Option<SessionName>,
+    /// What could not be attached again: it is kept on.
+    unattached: Vec<Parked>,
 }
 
 impl Subscriptions {
@@ -49,6 +54,7 @@ impl Subscriptions {
         admitted: Admitted,
         (client, known): (ClientId, Arc<Client>),
         version: Version,
+        session: Option<SessionName>,
     ) -> Self {
         // No native form has so large a number.
         let form = Form(u64::MAX - version as u64);
@@ -63,6 +69,8 @@ impl Subscriptions {
             turn: None,
             notify: Arc::default(),
             has_no_local: false,
+            session,
+            unattached: Vec::new(),
         }
     }
 
@@ -86,32 +94,78 @@ impl Subscriptions {
     }
 
     /// Attaches again what was kept. A subscription that is not permitted any more is left out.
-    pub(super) fn resume(&mut self, parked: Vec<Parked>, shared: BTreeMap<String, Shared>) {
+    ///
+    /// # Errors
+    /// A subscription cannot be attached now. It is kept on.
+    pub(super) async fn resume(
+        &mut self,
+        parked: Vec<Parked>,
+        shared: BTreeMap<String, Shared>,
+    ) -> Result<(), Fault> {
         self.shared = shared;
         self.shared.retain(|_, shared| self.admitted.may_subscribe(shared.filter()));
         self.shared.values_mut().for_each(|shared| shared.resume(&self.notify));
+        let hub = Arc::clone(&self.gateway.hub);
+        let mut outcome = Ok(());
         for parked in parked {
             let filter = parked.filter().to_owned();
-            let wanted = parked.wanted();
-            if self.admitted.may_subscribe(wanted.selection.filter())
-                && let Ok(subscription) = Subscription::attach(
-                    &self.gateway.hub,
-                    (self.client, &self.known),
-                    wanted,
-                    self.form,
-                    &self.notify,
-                )
-            {
-                self.by_filter.insert(filter, subscription);
+            if !self.admitted.may_subscribe(parked.topic_filter()) {
+                if let Err(fault) = self.end_on_disk(&filter).await {
+                    self.unattached.push(parked);
+                    outcome = Err(fault);
+                }
+                continue;
+            }
+            let whose = Whose { client: self.client, known: &self.known, session: self.session.as_ref() };
+            match Subscription::resume(&hub, whose, parked.clone(), self.form, &self.notify).await {
+                Ok(subscription) => drop(self.by_filter.insert(filter, subscription)),
+                Err(refusal) => {
+                    self.unattached.push(parked);
+                    outcome = Err(Fault::new(Reason::UNAVAILABLE, refusal.reason));
+                }
             }
         }
         self.look_for_no_local();
+        outcome
+    }
+
+    /// Takes seats again that were found on disk. Who may not have one any more has none.
+    pub(super) fn join_again(&mut self, lines: Vec<Line>) {
+        for Line { text, selection, options } in lines {
+            let Ok(Subscribed { group: Some(group), .. }) = Subscribed::parse(&text) else { continue };
+            if self.admitted.may_subscribe(selection.filter()) {
+                // A group that is full, or served elsewhere now, is left out.
+                drop(self.enter_group(text, group.as_str(), selection, options));
+            }
+        }
     }
 
     /// Returns the subscriptions as they are kept while the client is away.
     pub(super) fn park(self) -> (Vec<Parked>, BTreeMap<String, Shared>) {
         let shared = self.shared.into_iter().map(|(text, shared)| (text, shared.park()));
-        (self.by_filter.into_values().map(Subscription::park).collect(), shared.collect())
+        let attached = self.by_filter.into_values().map(Subscription::park);
+        (attached.chain(self.unattached).collect(), shared.collect())
+    }
+
+    /// The subscriptions as they are kept on disk.
+    pub(super) fn lines(&self) -> Vec<Line> {
+        let attached = self.by_filter.values().filter_map(Subscription::line);
+        let unattached = self.unattached.iter().filter_map(Parked::line);
+        let shared = self.shared.iter().map(|(text, shared)| shared.line(text));
+        attached.chain(unattached).chain(shared).collect()
+    }
+
+    /// Whether one of them is on disk.
+    pub(super) fn are_durable(&self) -> bool {
+        self.by_filter.values().any(Subscription::is_durable)
+    }
+
+    /// Ends a subscription's part on disk, if it has one.
+    async fn end_on_disk(&self, filter: &str) -> Result<(), Fault> {
+        let Some(session) = self.session.clone() else { return Ok(()) };
+        let (hub, filter) = (Arc::clone(&self.gateway.hub), filter.to_owned());
+        let ended = tokio::task::spawn_blocking(move || hub.end_of_session(&session, &filter)).await;
+        ended.map_err(|_| stops())?.map_err(fault_of)
     }
 
     /// Whether messages have to carry the name of their publisher.
@@ -124,7 +178,7 @@ impl Subscriptions {
     }
 
     /// Subscribes. Returns the answer for each filter, and a sentence on the first that is refused.
-    pub(super) fn subscribe(
+    pub(super) async fn subscribe(
         &mut self,
         properties: &Properties<'_>,
         filters: &[Requested<'_>],
@@ -132,7 +186,7 @@ impl Subscriptions {
         let mut why = String::new();
         let mut reasons = Vec::with_capacity(filters.len());
         for requested in filters {
-            let outcome = self.subscribe_one(properties, requested, filters.len() == 1);
+            let outcome = self.subscribe_one(properties, requested, filters.len() == 1).await;
             reasons.push(outcome.unwrap_or_else(|fault| {
                 if why.is_empty() {
                     why = fault.why.into_owned();
@@ -144,7 +198,7 @@ impl Subscriptions {
         (reasons, why)
     }
 
-    fn subscribe_one(
+    async fn subscribe_one(
         &mut self,
         properties: &Properties<'_>,
         requested: &Requested<'_>,
@@ -202,7 +256,7 @@ impl Subscriptions {
             },
             is_semi_durable: said.is_some(),
         };
-        self.enter(key, wanted).map(|()| Reason(qos as u8))
+        self.enter(key, wanted).await.map(|()| Reason(qos as u8))
     }
 
     /// Takes a seat in a group, or changes how its messages are sent.
@@ -223,23 +277,34 @@ impl Subscriptions {
     }
 
     /// Attaches a subscription. One with the same filter gives way, and none of its messages is lost.
-    fn enter(&mut self, key: String, wanted: Wanted) -> Result<(), Fault> {
-        let (hub, client) = (&self.gateway.hub, (self.client, &self.known));
-        let Some(former) = self.by_filter.get_mut(&key) else {
+    async fn enter(&mut self, key: String, wanted: Wanted) -> Result<(), Fault> {
+        let hub = Arc::clone(&self.gateway.hub);
+        let whose = Whose { client: self.client, known: &self.known, session: self.session.as_ref() };
+        let (form, notify) = (self.form, &self.notify);
+        let Some(former) = self.by_filter.get(&key) else {
             let subscription =
-                Subscription::attach(hub, client, wanted, self.form, &self.notify).map_err(fault_of)?;
+                Subscription::attach(&hub, whose, wanted, form, notify).await.map_err(fault_of)?;
             self.by_filter.insert(key, subscription);
             return Ok(());
         };
+        let goes_on =
+            !wanted.is_semi_durable && former.is_of(&wanted.selection) && former.is_kept_as(&wanted.options);
+        if !goes_on {
+            // On disk it begins anew.
+            if former.is_durable() {
+                self.end_on_disk(&key).await?;
+            }
+            let subscription =
+                Subscription::attach(&hub, whose, wanted.clone(), form, notify).await.map_err(fault_of)?;
+            self.by_filter.insert(key.clone(), subscription);
+        }
         let values = wanted
             .wants_values
-            .then(|| self.gateway.values(client.0, &wanted.selection, self.form, &self.notify));
+            .then(|| self.gateway.values(self.client, &wanted.selection, form, &self.notify));
         let values = values.transpose()?;
-        let options = wanted.options;
-        if wanted.is_semi_durable || !former.is_of(&wanted.selection) {
-            *former = Subscription::attach(hub, client, wanted, self.form, &self.notify).map_err(fault_of)?;
+        if let Some(subscription) = self.by_filter.get_mut(&key) {
+            subscription.change(wanted.options, values);
         }
-        former.change(options, values);
         self.notify.notify_one();
         Ok(())
     }
@@ -253,19 +318,30 @@ impl Subscriptions {
     }
 
     /// Ends subscriptions. Returns the answer for each filter.
-    pub(super) fn unsubscribe(&mut self, filters: &[&str]) -> Vec<Reason> {
-        let remove = |filter: &&str| match (self.by_filter.remove(*filter), self.shared.remove(*filter)) {
-            (Some(_), _) | (_, Some(_)) => Reason::SUCCESS,
-            _ if Subscribed::parse(filter).is_err() => Reason::FILTER_INVALID,
-            _ => Reason::NO_SUBSCRIPTION,
-        };
-        let reasons = filters.iter().map(remove).collect();
+    ///
+    /// # Errors
+    /// One is on disk, and cannot be ended there now.
+    pub(super) async fn unsubscribe(&mut self, filters: &[&str]) -> Result<Vec<Reason>, Fault> {
+        let mut reasons = Vec::with_capacity(filters.len());
+        for filter in filters {
+            if self.by_filter.get(*filter).is_some_and(Subscription::is_durable) {
+                self.end_on_disk(filter).await?;
+            }
+            reasons.push(match (self.by_filter.remove(*filter), self.shared.remove(*filter)) {
+                (Some(_), _) | (_, Some(_)) => Reason::SUCCESS,
+                _ if Subscribed::parse(filter).is_err() => Reason::FILTER_INVALID,
+                _ => Reason::NO_SUBSCRIPTION,
+            });
+        }
         self.look_for_no_local();
-        reasons
+        Ok(reasons)
     }
 
     /// Reads as far as the client has room. Returns whether there may be more to read at once.
-    pub(super) async fn read(&mut self, outgoing: &mut Outgoing) -> bool {
+    ///
+    /// # Errors
+    /// A subscription cannot go on.
+    pub(super) async fn read(&mut self, outgoing: &mut Outgoing) -> Result<bool, Fault> {
         let hub = Arc::clone(&self.gateway.hub);
         let from = self.turn.take().unwrap_or_default();
         let keys: Vec<_> = {
@@ -277,7 +353,7 @@ impl Subscriptions {
         for key in keys {
             let Some(subscription) = self.by_filter.get_mut(&key) else { continue };
             if subscription.may_send(outgoing) {
-                subscription.read(&hub, outgoing).await;
+                subscription.read(&hub, outgoing).await.map_err(fault_of)?;
             } else if self.turn.is_none() {
                 // The first that waits is the first to read.
                 self.turn = Some(key);
@@ -285,8 +361,9 @@ impl Subscriptions {
         }
         let wall_ms = hub.clock().now().wall_ms;
         self.shared.values_mut().for_each(|shared| shared.read(wall_ms, outgoing));
-        self.by_filter.values().any(|subscription| subscription.is_ready() && subscription.may_send(outgoing))
-            || self.shared.values().any(|shared| shared.is_ready(outgoing))
+        let mut all = self.by_filter.values();
+        let has_more = all.any(|subscription| subscription.is_ready() && subscription.may_send(outgoing));
+        Ok(has_more || self.shared.values().any(|shared| shared.is_ready(outgoing)))
     }
 
     /// Has what is covered told without messages.
@@ -312,6 +389,10 @@ impl Gateway {
         let attach = Attach { selection: selection.clone(), recover, slow, start, state: None, form };
         self.hub.attach_with(client, attach, Arc::clone(notify)).map_err(fault_of)
     }
+}
+
+pub(super) fn stops() -> Fault {
+    Fault::new(Reason::SHUTTING_DOWN, "the broker stops")
 }
 
 fn not_permitted(filter: &TopicFilter) -> Fault {
