@@ -11,9 +11,10 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::Shutdown;
 use std::process::Stdio;
 
-use common::Running;
+use common::{Home, Running};
 use mqtt::broker::Broker;
 use mqtt::{Raw, packet, text};
+use pubsub::disk::Disk;
 use pubsub::subscriber;
 
 /// A broker whose one channel is always on disk.
@@ -118,4 +119,44 @@ fn a_message_that_is_not_stored_yet_is_answered_once() {
     }
     assert!((1..=20).all(|id| answers.contains_key(&(0x50, vec![0, id]))), "{answers:?}");
     assert_eq!(seen(&broker), (1..=20).map(|id: u8| id.to_string()).collect::<Vec<_>>());
+}
+
+/// A message of MQTT 5 that is longer than what is left of a page.
+fn long(qos: u8, id: u8) -> Vec<u8> {
+    let name = if qos == 0 { vec![] } else { vec![0, id] };
+    packet(0x30 | qos << 1, &[text("t"), name, vec![0], vec![b'x'; 5_000]].concat())
+}
+
+#[test]
+fn a_full_disk_is_told_and_nothing_acknowledged_is_lost() {
+    let home = Home::new("mqtt-durable-full");
+    let Some(disk) = Disk::new(&home) else { return };
+    let folder = disk.folder.join("store");
+    let channel = "durable = true\nsegment = '256 KiB'";
+    let config =
+        DURABLE.replace("durable = true", channel) + &format!("[store]\nfolder = '{}'\n", folder.display());
+    std::fs::write(home.file("broker.toml"), config).unwrap();
+    let command = disk.whimbrel(&home);
+    let broker = Broker::spawn(home, command, "127.0.0.1:0", &["--mqtt", "127.0.0.1:0"], 1);
+    watched(&broker);
+    let (mut new, mut old) = (broker.v5("new"), broker.v3("old"));
+    let answer = |client: &Raw| {
+        let (first, body) = client.receive();
+        (first, body[1], body.get(2).copied().unwrap_or(0))
+    };
+    new.write(&[long(1, 1), long(2, 2)].concat());
+    assert_eq!((answer(&new), answer(&new)), ((0x40, 1, 0), (0x50, 2, 0)));
+    let mut ballast = std::fs::File::create(disk.file("ballast")).unwrap();
+    while ballast.write_all(&[0; 4_096]).is_ok() {}
+    new.write(&[long(1, 3), long(2, 4), long(0, 0)].concat());
+    assert_eq!((answer(&new), answer(&new)), ((0x40, 3, 0x97), (0x50, 4, 0x97)));
+    new.expect_nothing();
+    old.write(&long(1, 5));
+    assert_eq!(old.goodbye(), None, "MQTT 3.1.1 is closed without a word");
+    std::fs::remove_file(disk.file("ballast")).unwrap();
+    drop(ballast);
+    // The identifier of what was refused is free.
+    new.write(&long(2, 4));
+    assert_eq!(answer(&new), (0x50, 4, 0));
+    assert_eq!(seen(&broker).len(), 3);
 }

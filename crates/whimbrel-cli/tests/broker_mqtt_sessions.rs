@@ -60,7 +60,7 @@ fn durable(broker: &Broker) -> Vec<String> {
         .output()
         .unwrap();
     let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    let all = told["durable"].as_array().unwrap();
+    let all = told["more"]["durable"].as_array().unwrap();
     all.iter()
         .map(|one| format!("{} {}", one["client"].as_str().unwrap(), one["filter"].as_str().unwrap()))
         .collect()
@@ -222,7 +222,7 @@ fn mosquitto_clients_get_what_they_missed_over_a_kill() {
     // A session that only exists: `-E` leaves once it has subscribed.
     assert!(subscribe("1").arg("-E").status().unwrap().success());
     assert_eq!(durable(&broker), ["boat m/#"]);
-    ["one", "two"].map(publish);
+    ["one", "two"].into_iter().for_each(publish);
     broker.kill_and_restart();
     publish("three");
     let output = subscribe("3").output().unwrap();

@@ -58,7 +58,18 @@ impl Broker {
     }
 
     fn listen(home: Home, native: &str, options: &[&str], number: usize) -> Self {
-        let mut command = whimbrel(&home);
+        let command = whimbrel(&home);
+        Self::spawn(home, command, native, options, number)
+    }
+
+    /// Starts one by a command that only lacks its arguments.
+    pub(crate) fn spawn(
+        home: Home,
+        mut command: Command,
+        native: &str,
+        options: &[&str],
+        number: usize,
+    ) -> Self {
         command.args(["broker", "run", "--listen", native]).args(options);
         command.arg("--control").arg(home.file("broker.sock"));
         let file = home.file("broker.toml");

@@ -5,7 +5,9 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use super::codec::{Fault, Qos};
+use whimbrel_pubsub::frame::{Refusal, RefusalCode};
+
+use super::codec::{Fault, Qos, Reason};
 use crate::hub::Storing;
 use crate::share::Charge;
 
@@ -71,8 +73,18 @@ impl Outcome {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if let Self::Storing { storing, .. } = self {
             let Poll::Ready(stored) = Pin::new(storing).poll(cx) else { return Poll::Pending };
-            *self = Self::Known(stored.map_err(super::incoming::fault_of));
+            *self = Self::Known(stored.map_err(fault_of));
         }
         Poll::Ready(())
     }
+}
+
+/// A refusal of the hub, in the standard's codes.
+pub(super) fn fault_of(refusal: Refusal) -> Fault {
+    let reason = match refusal.code {
+        RefusalCode::Limit | RefusalCode::Unavailable => Reason::QUOTA,
+        RefusalCode::NotPermitted => Reason::NOT_AUTHORIZED,
+        _ => Reason::IMPLEMENTATION,
+    };
+    Fault::new(reason, refusal.reason)
 }

@@ -1,31 +1,20 @@
 //! A subscription's part in channels that are on disk.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use tokio::sync::Notify;
-use whimbrel_pubsub::coverage::{Cover, Coverage, Told};
+use whimbrel_pubsub::coverage::{Coverage, Told};
 use whimbrel_pubsub::frame::{Refusal, RefusalCode};
 use whimbrel_pubsub::message::ChannelId;
 
+use super::acknowledged::{Acknowledged, Mark};
+use super::options::Options;
 use super::outgoing::{Due, Outgoing};
-use super::subscription::{Options, has_room};
 use crate::hub::{DurableAttachment, Hub, Progress, SessionName};
 use crate::selection::Selection;
 
 /// The most that is acknowledged to the store at once: so much fits into a coverage, however it lies.
 const MOST_AT_ONCE: usize = 128;
-
-/// What a client has of the messages of a subscription, until the store is told.
-#[derive(Debug, Default)]
-pub(super) struct Acknowledged(Mutex<Vec<(ChannelId, Cover)>>);
-
-/// A message whose acknowledgement moves its subscription's coverage.
-#[derive(Debug)]
-pub(super) struct Mark {
-    acknowledged: Arc<Acknowledged>,
-    channel: ChannelId,
-    cover: Cover,
-}
 
 /// A subscription's part in channels that are on disk. Unlike other parts it survives a restart of the broker.
 #[derive(Debug)]
@@ -34,27 +23,6 @@ pub(super) struct Durable {
     acknowledged: Arc<Acknowledged>,
     /// Whether there may be more to read, whoever wakes it.
     has_more: bool,
-}
-
-impl Acknowledged {
-    fn note(&self, channel: ChannelId, cover: Cover) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((channel, cover));
-    }
-
-    fn take(&self) -> Vec<(ChannelId, Cover)> {
-        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    fn is_empty(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
-    }
-}
-
-impl Mark {
-    /// The client has the message.
-    pub(super) fn settle(self) {
-        self.acknowledged.note(self.channel, self.cover);
-    }
 }
 
 impl Durable {
@@ -93,10 +61,9 @@ impl Durable {
         let acknowledged = &self.acknowledged;
         let progress = self.attachment.read(|channel, told| match told {
             Told::Delivery(delivery) => {
-                let (acknowledged, cover) = (Arc::clone(acknowledged), delivery.cover);
-                let mark = Mark { acknowledged, channel, cover };
+                let mark = Mark::new(acknowledged, channel, delivery.cover);
                 outgoing.deliver(options, delivery, None, Due::Store(mark), wall_ms);
-                has_room(options, outgoing)
+                outgoing.has_room(options)
             }
             told => {
                 if let Some(cover) = told.cover() {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use whimbrel_pubsub::frame::{Refusal, RefusalCode};
 use whimbrel_pubsub::message::{Message, Publication};
 
-use super::answers::Asked;
+use super::answers::{Asked, fault_of};
 use super::codec::{Fault, Qos, Reason};
 use super::kept::Received;
 use crate::hub::{Hub, SessionName};
@@ -148,7 +148,7 @@ impl ExactlyOnce {
             Some(Received::InMemory) => Ok(Some(Reason::SUCCESS)),
             Some(Received::OnDisk | Received::Perhaps(_)) => {
                 self.forget(id);
-                let written = self.hub.written().map_err(super::incoming::fault_of)?;
+                let written = self.hub.written().map_err(fault_of)?;
                 self.released.push_back((id, written));
                 Ok(None)
             }
@@ -211,5 +211,5 @@ impl ExactlyOnce {
 }
 
 fn full(error: impl std::fmt::Display) -> Fault {
-    super::incoming::fault_of(Refusal::new(RefusalCode::Unavailable, error))
+    fault_of(Refusal::new(RefusalCode::Unavailable, error))
 }

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
-use whimbrel_pubsub::frame::{Refusal, RefusalCode};
+use whimbrel_pubsub::frame::RefusalCode;
 use whimbrel_pubsub::message::{Message, Publication, PublisherId};
 
 use super::Gateway;
 use super::admission::Admitted;
-use super::answers::{Answers, Asked};
+use super::answers::{Answers, Asked, fault_of};
 use super::codec::{Acknowledged, Fault, Out, Publish, Qos, Reason, Version};
 use super::exactly_once::{Coming, ExactlyOnce, Seen};
 use super::kept::Received;
@@ -338,14 +338,4 @@ impl Incoming {
         self.aliases.insert(alias, publish.topic.to_owned());
         Ok(publish.topic.to_owned())
     }
-}
-
-/// A refusal of the hub, in the standard's codes.
-pub(super) fn fault_of(refusal: Refusal) -> Fault {
-    let reason = match refusal.code {
-        RefusalCode::Limit | RefusalCode::Unavailable => Reason::QUOTA,
-        RefusalCode::NotPermitted => Reason::NOT_AUTHORIZED,
-        _ => Reason::IMPLEMENTATION,
-    };
-    Fault::new(reason, refusal.reason)
 }

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use whimbrel_pubsub::message::Publication;
 
 use super::outgoing::InFlight;
+use super::parked::Parked;
 use super::shared::Shared;
 use super::stored::Line;
-use super::subscription::Parked;
 
 /// The session of a client that is away. No message waits in it but those that the client did not acknowledge: the rest is in the
 /// broker's buffer, and the subscriptions know where they were.

@@ -3,6 +3,7 @@
 //! Each connection is one task. It reads from its subscriptions' [`Attachment`](crate::hub::Attachment)s when its socket has room, so that
 //! nothing is queued for a client but what it has not acknowledged.
 
+mod acknowledged;
 mod admission;
 mod answers;
 mod clients;
@@ -16,12 +17,16 @@ mod incoming;
 mod kept;
 mod link;
 mod message;
+mod options;
 mod outgoing;
+mod parked;
 mod passwords;
+mod plain;
 mod session;
 mod shared;
 mod state;
 mod stored;
+mod subscribing;
 mod subscription;
 mod subscriptions;
 mod tls;

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use whimbrel_pubsub::coverage::Delivery;
 use whimbrel_pubsub::message::{Message, PublisherId, Stamp};
 
+use super::acknowledged::Mark;
 use super::codec::{Out, PropertyList, Qos, Version};
-use super::durable::Mark;
 use super::message::{expiry_of, is_at_most_once, properties_of};
-use super::subscription::{Options, ROOM};
+use super::options::Options;
+use super::state::COVERAGE;
 use crate::hub::Receipt;
 use crate::quota::Quota;
 
@@ -16,8 +17,8 @@ use crate::quota::Quota;
 pub(super) const MOST_IN_FLIGHT: usize = 256;
 /// The most bytes of them, the last one not counted.
 pub(super) const MOST_IN_FLIGHT_BYTES: usize = 1 << 20;
-/// The user property that tells what a subscription covers.
-pub(super) const COVERAGE: &str = "whimbrel-coverage";
+/// Messages are read while fewer bytes wait for the client's socket.
+pub(super) const ROOM: usize = 64 << 10;
 
 /// Messages that the client did not acknowledge.
 #[derive(Debug, Default)]
@@ -138,12 +139,17 @@ impl Outgoing {
     }
 
     /// Messages are read while fewer bytes wait for the client's socket.
-    pub(super) fn room(&self) -> usize {
+    fn room(&self) -> usize {
         self.queued.clamp(1, ROOM)
     }
 
+    /// Whether the client has room for another message that is sent so.
+    pub(super) fn has_room(&self, options: &Options) -> bool {
+        self.out.len() < self.room() && (options.qos == Qos::AtMostOnce || self.has_window())
+    }
+
     /// Whether another message may be sent that has to be acknowledged.
-    pub(super) fn has_window(&self) -> bool {
+    fn has_window(&self) -> bool {
         self.in_flight.sent.len() < self.window
             && self.in_flight.bytes < self.queued.clamp(1, MOST_IN_FLIGHT_BYTES)
     }

@@ -10,14 +10,14 @@ use whimbrel_pubsub::message::Message;
 
 use super::Gateway;
 use super::admission::Admitted;
+use super::answers::fault_of;
 use super::clients::{Away, Place};
 use super::codec::{Fault, Packet, Reason, Version};
-use super::incoming::{Incoming, fault_of};
+use super::incoming::Incoming;
 use super::kept::Kept;
 use super::link::{Link, send, shrink, take_packet};
-use super::outgoing::Outgoing;
+use super::outgoing::{Outgoing, ROOM};
 use super::stored::{self, Line};
-use super::subscription::ROOM;
 use super::subscriptions::{Subscriptions, stops};
 use crate::hub::{Finding, Hub, SessionName};
 
@@ -155,7 +155,8 @@ impl<S: AsyncRead + AsyncWrite> Session<S> {
             heard = held.unwrap_or(heard).max(if is_waiting { tokio::time::Instant::now() } else { heard });
             let silent = keep_alive.map_or(heard, |keep_alive| heard + keep_alive);
             self.link.make_room();
-            let room = self.incoming.room();
+            // It is shared by many clients, so it is looked at only if it has to be.
+            let room = is_waiting.then(|| self.incoming.room());
             tokio::select! {
                 () = sleep_until(held.unwrap_or(heard)), if held.is_some() => {}
                 read = self.link.reader.read_buf(&mut self.link.input), if waiting < HIGH && held.is_none() && !is_waiting => match read {
@@ -174,7 +175,7 @@ impl<S: AsyncRead + AsyncWrite> Session<S> {
                 () = self.incoming.known() => if let Err(fault) = self.incoming.go_on(&mut self.outgoing.out) {
                     return End::Fault(fault);
                 },
-                () = room, if is_waiting => if let Err(fault) = self.incoming.go_on(&mut self.outgoing.out) {
+                () = async { if let Some(room) = room { room.await } }, if is_waiting => if let Err(fault) = self.incoming.go_on(&mut self.outgoing.out) {
                     return End::Fault(fault);
                 },
                 () = notify.notified() => {}
@@ -215,7 +216,7 @@ impl<S: AsyncRead + AsyncWrite> Session<S> {
         match packet {
             Packet::Publish(publish) => {
                 if !self.is_stored && self.incoming.keeps(&publish) {
-                    self.store().await?;
+                    Box::pin(self.store()).await?;
                 }
                 let is_named = self.subscriptions.has_no_local();
                 self.incoming.publish(&publish, is_named, &mut self.outgoing.out)?;
@@ -228,14 +229,14 @@ impl<S: AsyncRead + AsyncWrite> Session<S> {
                 let subscribed = Box::pin(self.subscriptions.subscribe(&properties, &filters));
                 let (reasons, why) = subscribed.await;
                 if self.is_stored || self.subscriptions.are_durable() {
-                    self.store().await?;
+                    Box::pin(self.store()).await?;
                 }
                 self.outgoing.out.suback(id, &reasons, &why);
             }
             Packet::Unsubscribe { id, filters } => {
                 let reasons = Box::pin(self.subscriptions.unsubscribe(&filters)).await?;
                 if self.is_stored {
-                    self.store().await?;
+                    Box::pin(self.store()).await?;
                 }
                 self.outgoing.out.unsuback(id, &reasons);
             }

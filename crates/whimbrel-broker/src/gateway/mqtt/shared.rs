@@ -6,9 +6,9 @@ use tokio::sync::Notify;
 use whimbrel_pubsub::frame::Refusal;
 use whimbrel_pubsub::topic::TopicFilter;
 
+use super::options::Options;
 use super::outgoing::{Due, Outgoing};
 use super::stored::Line;
-use super::subscription::{Options, has_room};
 use crate::hub::{ClientId, Hub, Seat, UserId};
 use crate::selection::Selection;
 
@@ -54,12 +54,12 @@ impl Shared {
     }
 
     pub(super) fn is_ready(&self, outgoing: &Outgoing) -> bool {
-        has_room(&self.options, outgoing) && self.seat.is_ready()
+        outgoing.has_room(&self.options) && self.seat.is_ready()
     }
 
     /// Sends what is there for this member, as far as the client has room.
     pub(super) fn read(&mut self, wall_ms: u64, outgoing: &mut Outgoing) {
-        while has_room(&self.options, outgoing)
+        while outgoing.has_room(&self.options)
             && let Some((delivery, receipt)) = self.seat.take()
         {
             outgoing.deliver(&self.options, delivery, None, Due::Group(receipt), wall_ms);

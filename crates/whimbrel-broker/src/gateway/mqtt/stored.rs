@@ -5,7 +5,7 @@ use std::sync::Arc;
 use whimbrel_pubsub::topic::Subscribed;
 
 use super::codec::Qos;
-use super::subscription::Options;
+use super::options::Options;
 use crate::selection::Selection;
 use crate::selector::Selector;
 

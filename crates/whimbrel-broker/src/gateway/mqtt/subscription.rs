@@ -3,62 +3,26 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use bytes::{BufMut, Bytes};
 use tokio::sync::Notify;
 use whimbrel_pubsub::coverage::{Coverage, Told};
 use whimbrel_pubsub::frame::{Recover, Refusal, Slow, Start};
 use whimbrel_pubsub::message::ChannelId;
 use whimbrel_pubsub::topic::TopicFilter;
 
+use super::acknowledged::Acknowledged;
 use super::codec::Qos;
-use super::durable::{Acknowledged, Durable};
+use super::durable::Durable;
+use super::options::{Options, Wanted};
 use super::outgoing::{Due, Outgoing};
+use super::parked::Parked;
+use super::plain::Plain;
 use super::state::Telling;
 use super::stored::Line;
-use crate::hub::{Attach, Attachment, Client, ClientId, Form, Hub, Progress, Promise, SessionName, Sink};
+use crate::hub::{Attach, Attachment, Client, ClientId, Form, Hub, Progress, Promise, SessionName};
 use crate::selection::Selection;
 
 /// The most arrivals that are looked at in one go.
 const STEPS: u32 = 4_096;
-/// Messages are read while fewer bytes wait for the client's socket.
-pub(super) const ROOM: usize = 64 << 10;
-/// The bytes that are written in one go for all who are alike.
-const SHARED: usize = 4 << 10;
-
-/// How a subscription's messages are sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Options {
-    pub(super) qos: Qos,
-    pub(super) no_local: bool,
-    pub(super) as_published: bool,
-    pub(super) identifier: Option<u32>,
-}
-
-/// A subscription that is asked for.
-#[derive(Clone, Debug)]
-pub(super) struct Wanted {
-    pub(super) selection: Selection,
-    pub(super) options: Options,
-    pub(super) start: Start,
-    pub(super) recover: Recover,
-    /// Whether it gets last values.
-    pub(super) wants_values: bool,
-    /// Whether the client keeps the subscription's state.
-    pub(super) is_semi_durable: bool,
-}
-
-/// A subscription of a session that is kept.
-#[derive(Clone, Debug)]
-pub(super) struct Parked {
-    selection: Selection,
-    options: Options,
-    /// Where it goes on. After a restart of the broker, only the store knows where its durable part was.
-    start: Start,
-    /// What the client has and the store was not told of.
-    acknowledged: Arc<Acknowledged>,
-    is_semi_durable: bool,
-}
-
 /// The client that a subscription is for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Whose<'a> {
@@ -84,45 +48,6 @@ pub(super) struct Subscription {
     telling: Option<Telling>,
     /// Whether there may be more to read, whoever wakes it.
     has_more: bool,
-}
-
-impl Parked {
-    pub(super) fn bytes(&self) -> usize {
-        let selector = self.selection.selector().map_or(0, |selector| selector.to_string().len() * 4);
-        let coverage = match &self.start {
-            Start::Coverage(coverage) => coverage.encode().len() * 4,
-            _ => 0,
-        };
-        256 + self.selection.filter().as_str().len() + selector + coverage
-    }
-
-    /// One that was found on disk.
-    pub(super) fn of(line: Line) -> Self {
-        let Line { selection, options, .. } = line;
-        let (start, acknowledged) = (Start::Live, Arc::default());
-        Self { selection, options, start, acknowledged, is_semi_durable: false }
-    }
-
-    /// The subscription as it is kept on disk. The client keeps a semi-durable one.
-    pub(super) fn line(&self) -> Option<Line> {
-        let (text, selection) = (self.filter().to_owned(), self.selection.clone());
-        (!self.is_semi_durable).then_some(Line { text, selection, options: self.options })
-    }
-
-    pub(super) fn filter(&self) -> &str {
-        self.selection.filter().as_str()
-    }
-
-    pub(super) fn topic_filter(&self) -> &TopicFilter {
-        self.selection.filter()
-    }
-
-    fn wanted(self) -> (Wanted, Arc<Acknowledged>) {
-        let Self { selection, options, start, acknowledged, is_semi_durable } = self;
-        let (recover, wants_values) = (Recover::First, true);
-        let wanted = Wanted { selection, options, start, recover, wants_values, is_semi_durable };
-        (wanted, acknowledged)
-    }
 }
 
 impl Subscription {
@@ -242,7 +167,7 @@ impl Subscription {
 
     /// Whether the client has room for another message.
     pub(super) fn may_send(&self, outgoing: &Outgoing) -> bool {
-        has_room(&self.options, outgoing)
+        outgoing.has_room(&self.options)
     }
 
     /// Reads what there is, as far as the client has room.
@@ -251,10 +176,12 @@ impl Subscription {
     /// The disk cannot be read, or the client acknowledges in a way that cannot be kept.
     pub(super) async fn read(&mut self, hub: &Hub, outgoing: &mut Outgoing) -> Result<(), Refusal> {
         self.read_values(hub, outgoing);
-        if let Some(durable) = &mut self.durable
+        if outgoing.has_room(&self.options)
+            && let Some(durable) = &mut self.durable
             && durable.is_ready()
         {
-            durable.read(hub, &self.options, outgoing).await?;
+            // Most who are idle have none, and should not have room for it.
+            Box::pin(durable.read(hub, &self.options, outgoing)).await?;
         }
         if self.may_send(outgoing) {
             self.read_buffer(hub, outgoing).await;
@@ -309,7 +236,7 @@ impl Subscription {
             let Some(delivery) = delivered else { return progress };
             let coverage = telling.with_delivery(attachment);
             outgoing.deliver(&options, delivery, coverage, Due::Nothing, wall_ms);
-            if !has_room(&options, outgoing) {
+            if !outgoing.has_room(&options) {
                 return Progress::More;
             }
         }
@@ -322,7 +249,7 @@ impl Subscription {
         let mut sink = |_: ChannelId, told: Told| match told {
             Told::Delivery(delivery) if delivery.retained => {
                 outgoing.deliver(&options, delivery, None, Due::Nothing, wall_ms);
-                has_room(&options, outgoing)
+                outgoing.has_room(&options)
             }
             _ => true,
         };
@@ -346,7 +273,8 @@ impl Subscription {
     pub(super) fn park(mut self) -> Parked {
         let acknowledged = self.durable.as_mut().map(Durable::park).unwrap_or_default();
         let (start, is_semi_durable) = (Start::Coverage(self.coverage()), self.telling.is_some());
-        Parked { selection: self.selection, options: self.options, start, acknowledged, is_semi_durable }
+        let (selection, options) = (self.selection, self.options);
+        Parked { selection, options, start, acknowledged, is_semi_durable }
     }
 }
 
@@ -374,61 +302,4 @@ fn last_values(
     let others = hub.channels_of(selection).into_iter().map(|(channel, _)| channel);
     let others: Vec<_> = others.filter(|channel| !channels.contains(channel)).collect();
     hub.attach_beside(client, attach, Arc::clone(notify), &others)
-}
-
-pub(super) fn has_room(options: &Options, outgoing: &Outgoing) -> bool {
-    outgoing.out.len() < outgoing.room() && (options.qos == Qos::AtMostOnce || outgoing.has_window())
-}
-
-/// Sends messages to a client that does not keep a state.
-struct Plain<'a> {
-    options: Options,
-    wants_values: bool,
-    outgoing: &'a mut Outgoing,
-    wall_ms: u64,
-    /// Where what is shared begins.
-    shared: usize,
-}
-
-impl Plain<'_> {
-    /// Whether packets are those of every other client with the same version.
-    fn is_usual(&self) -> bool {
-        let Options { qos, no_local, as_published, identifier } = self.options;
-        let is_plain = !no_local && !as_published && identifier.is_none();
-        qos == Qos::AtMostOnce && is_plain && self.outgoing.out.takes_any_length()
-    }
-}
-
-impl Sink for Plain<'_> {
-    fn tell(&mut self, _: ChannelId, told: Told) -> bool {
-        if let Told::Delivery(delivery) = told
-            && (self.wants_values || !delivery.retained)
-        {
-            self.outgoing.deliver(&self.options, delivery, None, Due::Nothing, self.wall_ms);
-            return has_room(&self.options, self.outgoing);
-        }
-        true
-    }
-
-    fn shares(&self) -> bool {
-        self.is_usual()
-    }
-
-    fn begin(&mut self) {
-        self.shared = self.outgoing.out.len();
-    }
-
-    fn is_whole(&self) -> bool {
-        self.outgoing.out.len() >= self.shared + SHARED
-    }
-
-    fn end(&mut self) -> Option<Vec<Bytes>> {
-        let written = self.outgoing.out.bytes().get(self.shared..)?;
-        Some(vec![Bytes::copy_from_slice(written)])
-    }
-
-    fn repeat(&mut self, bytes: &[Bytes]) -> bool {
-        bytes.iter().for_each(|bytes| self.outgoing.out.bytes().put_slice(bytes));
-        has_room(&self.options, self.outgoing)
-    }
 }

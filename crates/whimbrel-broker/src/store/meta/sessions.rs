@@ -79,3 +79,90 @@ impl Meta {
         )
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+    use std::time::Duration;
+
+    use whimbrel_pubsub::message::{ChannelId, PublisherId};
+
+    use super::*;
+    use crate::store::DurableSubscription;
+    use crate::store::testing::Folder;
+
+    /// Longer than a test: nothing is written late by itself.
+    const NEVER: Duration = Duration::from_secs(3_600);
+
+    fn session(ends_ms: Option<u64>) -> Session {
+        Session { expiry_s: 60, ends_ms, state: b"what the gateway keeps".to_vec() }
+    }
+
+    fn subscription(name: &str) -> DurableSubscription {
+        let (owner, filter, selector) = (b"boat".to_vec(), "t/#".to_owned(), None);
+        let (name, channels) = (SubscriptionName::new(name).unwrap(), vec![ChannelId(0)]);
+        DurableSubscription { name, owner, filter, selector, channels, generation: 1 }
+    }
+
+    /// The sessions as a crash would leave them now.
+    fn crash(file: &Path, copy: &Folder) -> Vec<FoundSession> {
+        let copy = copy.0.join("meta.redb");
+        fs::copy(file, &copy).unwrap();
+        Meta::open(&copy, NEVER).unwrap().sessions().unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_session_is_on_disk_once_that_is_said_and_gone_once_it_ended() {
+        let (folder, copy) = (Folder::new("meta-session"), Folder::new("meta-session-copy"));
+        let file = folder.0.join("meta.redb");
+        let meta = Meta::open(&file, NEVER).unwrap();
+        let publication = |number| Publication { publisher: PublisherId(u128::MAX - 9), number };
+        meta.put_received(b"nobody", 1, Some(publication(1)));
+        meta.put_session(b"boat", &session(None)).unwrap();
+        for id in 1..=3 {
+            meta.put_received(b"boat", id, Some(publication(id.into())));
+        }
+        let kept = subscription("mqtt-boat/t");
+        meta.subscribe(&kept).unwrap();
+        assert_eq!(crash(&file, &copy), [], "it is late");
+        meta.soon().done().await.unwrap();
+        let received = |ids: &[u16]| ids.iter().map(|id| (*id, publication((*id).into()))).collect();
+        let found = |session, ids| FoundSession { name: b"boat".to_vec(), session, received: received(ids) };
+        assert_eq!(crash(&file, &copy), [found(session(None), &[1, 2, 3])]);
+        meta.put_received(b"boat", 2, None);
+        meta.put_session(b"boat", &session(Some(9))).unwrap();
+        // Those who wait together are written together.
+        let (first, second) = (meta.soon(), meta.soon());
+        second.done().await.unwrap();
+        first.done().await.unwrap();
+        assert_eq!(crash(&file, &copy), [found(session(Some(9)), &[1, 3])]);
+        assert_eq!((meta.ended_sessions(8).len(), meta.ended_sessions(9)), (0, vec![b"boat".to_vec()]));
+        meta.put_received(b"boat", 4, Some(publication(4)));
+        meta.end_session(Some(b"boat"), &[kept.name.clone()]).unwrap();
+        meta.soon().done().await.unwrap();
+        assert_eq!(crash(&file, &copy), []);
+        assert!(meta.subscription(&kept.name).is_none() && meta.tombstone(&kept.name).is_none());
+        assert!(!meta.has_session(b"boat"));
+        let written = meta.soon();
+        drop(meta);
+        written.done().await.unwrap();
+    }
+
+    #[test]
+    fn a_database_without_sessions_is_of_an_earlier_version() {
+        let folder = Folder::new("meta-no-session");
+        let file = folder.0.join("meta.redb");
+        drop(Meta::open(&file, NEVER).unwrap());
+        let database = redb::Database::open(&file).unwrap();
+        let transaction = database.begin_write().unwrap();
+        assert!(transaction.delete_table(tables::SESSIONS).unwrap());
+        assert!(transaction.delete_table(tables::RECEIVED).unwrap());
+        transaction.commit().unwrap();
+        drop(database);
+        let meta = Meta::open(&file, NEVER).unwrap();
+        assert_eq!(meta.sessions().unwrap(), []);
+        meta.put_session(b"boat", &session(None)).unwrap();
+        assert_eq!(meta.sessions().unwrap().len(), 1);
+    }
+}
