@@ -17,6 +17,7 @@ mod publishing;
 mod regions;
 mod register;
 mod room;
+mod seats;
 mod signal;
 mod storing;
 mod turns;
@@ -34,7 +35,10 @@ pub use attachment::{Attach, Attachment, Progress};
 pub use between::{Aged, Outgoing};
 pub use clock::Clock;
 pub use group::{Receipt, Seat};
-pub use keeper::{AttachDurable, DurableAttachment, DurableReport, LogReport, MOST_OF_CLIENT, StorePlace};
+pub use keeper::{
+    AttachDurable, DurableAttachment, DurableReport, KeptSession, LogReport, MOST_OF_CLIENT, SessionName,
+    StorePlace,
+};
 pub use logging::{Durability, DurableRules};
 pub use publishing::Finding;
 pub use regions::ChannelMap;
@@ -43,6 +47,7 @@ pub use register::{
     Change, Client, Flow, LOOK, Promise, PublisherRecord, Publishing, Register, SubscriberRecord, Sums,
 };
 pub use room::{ChannelRules, RoomReport};
+pub use seats::UserId;
 pub use storing::{NotTaken, Storing};
 pub use turns::Turns;
 
