@@ -162,8 +162,16 @@ impl Settings {
             channels.push(ChannelRules::all_topics());
         }
         let peers: Vec<_> = self.peers()?.iter().map(|peer| broker_id(&peer.key)).collect();
+        let members = peers.len() + 1;
         for channel in &mut channels {
             channel.settings.peers.clone_from(&peers);
+            if let Some(replicas) = channel.durable.replicas.filter(|replicas| *replicas > members) {
+                let brokers = if members == 1 { "1 broker" } else { &format!("{members} brokers") };
+                let why = format!(
+                    "`replicas = {replicas}` is more than there are brokers: the cluster has {brokers}, this one and its [[peer]]s"
+                );
+                return Err(SettingsError::Channel { channel: channel.name.clone(), why });
+            }
         }
         Ok(channels)
     }

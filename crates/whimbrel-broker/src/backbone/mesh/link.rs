@@ -3,28 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use whimbrel::Mocket;
-use whimbrel_pubsub::message::{BrokerId, Origin};
+use whimbrel_pubsub::message::BrokerId;
 
-use super::Mesh;
-use super::frame::{Hello, MeshFrame, VERSION};
-use super::traffic::Traffic;
-use crate::buffer::{GapAnswer, GapRequest};
-use crate::hub::{Finding, Outgoing};
+use super::frame::{DURABLE, Hello, MeshFrame, VERSION};
+use super::sending::{Line, Sources};
+use super::{Mesh, receiving, sending};
 
 /// How long the other broker may take to say hello.
 const HELLO: Duration = Duration::from_secs(10);
-/// The most messages that are taken before others get their turn.
-const BATCH: usize = 256;
-/// The most bytes of messages in a frame.
-const FRAME: usize = 16 << 10;
 /// The most answers that wait to be sent. A further question is passed over, and asked again later.
 const MOST_ANSWERS: usize = 4;
-/// How often it is looked whether this is still the session for messages.
-const LOOK: Duration = Duration::from_secs(1);
 
 /// Serves the link until its session ends. Fails if the other broker does what none should, or is none of ours.
 pub(super) async fn run(mesh: &Arc<Mesh>, mocket: &Mocket) -> Result<(), String> {
@@ -53,14 +44,17 @@ pub(super) async fn run(mesh: &Arc<Mesh>, mocket: &Mocket) -> Result<(), String>
     };
     check(&hello, &theirs, broker)?;
     let Some(traffic) = mesh.traffic.get(&broker) else { return Ok(()) };
-    let number = mesh.links.insert(broker, mocket.clone());
+    let knows_durable = theirs.version >= DURABLE;
+    let number = mesh.links.insert(broker, mocket.clone(), knows_durable);
     traffic.begin(mesh.hub.clock().time());
     let outgoing = mesh.hub.outgoing();
+    let durable = knows_durable.then(|| (mesh.hub.confirm_to(theirs.origin), mesh.hub.share_with(broker)));
     // Reading never waits for room to send: two brokers that answer each other would wait for good.
     let (answer, answers) = mpsc::channel(MOST_ANSWERS);
+    let line = Line { mesh, mocket, traffic, number: (broker, number) };
     let ended = tokio::select! {
-        ended = receive(mesh, mocket, traffic, theirs.origin, &answer) => ended,
-        () = send(mesh, mocket, traffic, outgoing, answers, (broker, number)) => Ok(()),
+        ended = receiving::run(mesh, mocket, traffic, theirs.origin, answer) => ended,
+        () = sending::run(&line, Sources { outgoing, durable, answers }) => Ok(()),
     };
     mesh.links.remove(broker, number);
     traffic.end();
@@ -86,129 +80,6 @@ fn check(ours: &Hello, theirs: &Hello, broker: BrokerId) -> Result<(), String> {
         );
     }
     Ok(())
-}
-
-/// Sends the highest sequences that are known here, then the messages that are published here, and answers between them.
-async fn send(
-    mesh: &Mesh,
-    mocket: &Mocket,
-    traffic: &Traffic,
-    mut outgoing: Outgoing,
-    mut answers: mpsc::Receiver<Vec<Bytes>>,
-    (broker, number): (BrokerId, u64),
-) {
-    for channel in mesh.hub.channels() {
-        if mocket.send(MeshFrame::Heads(channel, mesh.hub.heads(channel)).encode()).await.is_err() {
-            return;
-        }
-    }
-    let sender = mocket.sender().unsequenced().build();
-    traffic.on_sent(0, outgoing.next_sequences());
-    let mut answer = None;
-    loop {
-        // In order: a broker that is told what is gone has the rest.
-        for frame in answer.take().into_iter().flatten() {
-            if mocket.send(frame).await.is_err() {
-                return;
-            }
-        }
-        let next = outgoing.next(FRAME);
-        let is_idle = next.is_none();
-        if let Some((channel, messages)) = next {
-            // Of two sessions the newer one is used; what this one passes over goes there.
-            let is_newest = mesh.links.is_newest(broker, number);
-            if is_newest {
-                traffic.on_sent(messages.len(), outgoing.next_sequences());
-            }
-            if is_newest && sender.send(MeshFrame::Messages(channel, messages).encode()).await.is_err() {
-                return;
-            }
-        }
-        answer = answers.try_recv().ok();
-        if is_idle && answer.is_none() {
-            answer = tokio::select! {
-                answer = answers.recv() => answer,
-                () = outgoing.woken() => None,
-                () = tokio::time::sleep(LOOK) => None,
-            };
-        }
-    }
-}
-
-async fn receive(
-    mesh: &Mesh,
-    mocket: &Mocket,
-    traffic: &Traffic,
-    by: Origin,
-    answer: &mpsc::Sender<Vec<Bytes>>,
-) -> Result<(), String> {
-    let (mut received, mut finding) = (Vec::new(), Finding::default());
-    loop {
-        if mocket.recv_many(&mut received, BATCH).await.is_err() {
-            return Ok(());
-        }
-        for message in received.drain(..) {
-            // Without room, nothing is looked up either.
-            let room = answer.try_reserve().ok();
-            let frames = take(mesh, (by, traffic), &message.payload, room.is_some(), &mut finding)?;
-            if let Some(room) = room.filter(|_| !frames.is_empty()) {
-                room.send(frames);
-            }
-        }
-    }
-}
-
-/// Takes a frame. Returns the answer, unless there is none or no room for it.
-fn take(
-    mesh: &Mesh,
-    (by, traffic): (Origin, &Traffic),
-    payload: &Bytes,
-    has_room: bool,
-    finding: &mut Finding,
-) -> Result<Vec<Bytes>, String> {
-    let hub = &mesh.hub;
-    match MeshFrame::parse(payload) {
-        Some(MeshFrame::Messages(channel, messages)) => {
-            traffic.on_received(messages.len());
-            for aged in messages {
-                match hub.receive(channel, aged, finding) {
-                    Some(Ok(_)) => {}
-                    Some(Err(refusal)) => return Err(refusal.to_string()),
-                    None => return Err("it sends messages of a channel that is not here".to_owned()),
-                }
-            }
-        }
-        Some(MeshFrame::Heads(channel, heads)) => hub.handle_heads(channel, by, &heads),
-        Some(MeshFrame::Request(..)) if !has_room => {}
-        Some(MeshFrame::Request(channel, origin, ranges)) => {
-            let request = GapRequest { to: hub.name().broker, origin, ranges };
-            let Some(GapAnswer { messages, gone, absent, .. }) = hub.answer(channel, &request) else {
-                return Err("it asks for a channel that is not here".to_owned());
-            };
-            let mut answers = Vec::new();
-            let (mut batch, mut bytes) = (Vec::new(), 0);
-            for aged in messages {
-                bytes += aged.1.encoded().len();
-                batch.push(aged);
-                if bytes >= FRAME {
-                    answers.push(MeshFrame::Messages(channel, std::mem::take(&mut batch)).encode());
-                    bytes = 0;
-                }
-            }
-            if !batch.is_empty() {
-                answers.push(MeshFrame::Messages(channel, batch).encode());
-            }
-            // In order: what is denied is what did not come before.
-            answers.push(MeshFrame::Denials(channel, origin, gone, absent).encode());
-            return Ok(answers);
-        }
-        Some(MeshFrame::Denials(channel, origin, gone, absent)) => {
-            hub.handle_denials(channel, origin, &GapAnswer { by, messages: Vec::new(), gone, absent });
-        }
-        Some(MeshFrame::Hello(_)) => return Err("it says hello a second time".to_owned()),
-        None => return Err("it sends what is no frame of this version".to_owned()),
-    }
-    Ok(Vec::new())
 }
 
 #[cfg(test)]

@@ -19,22 +19,30 @@ pub(super) struct Links(Mutex<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    by_broker: BTreeMap<BrokerId, Vec<(u64, Mocket)>>,
+    by_broker: BTreeMap<BrokerId, Vec<Session>>,
     last: u64,
+}
+
+#[derive(Debug)]
+struct Session {
+    number: u64,
+    mocket: Mocket,
+    /// Whether the other broker knows frames about what is on disk.
+    knows_durable: bool,
 }
 
 impl Links {
     /// Enters a session. Returns its number. Of too many, the oldest is closed.
-    pub(super) fn insert(&self, broker: BrokerId, mocket: Mocket) -> u64 {
+    pub(super) fn insert(&self, broker: BrokerId, mocket: Mocket, knows_durable: bool) -> u64 {
         let mut inner = self.inner();
         inner.last += 1;
         let number = inner.last;
         let sessions = inner.by_broker.entry(broker).or_default();
-        sessions.push((number, mocket));
+        sessions.push(Session { number, mocket, knows_durable });
         let oldest = (sessions.len() > MOST_SESSIONS).then(|| sessions.remove(0));
         drop(inner);
-        if let Some((_, oldest)) = oldest {
-            oldest.abort(REPLACED, "there are newer sessions with this broker");
+        if let Some(oldest) = oldest {
+            oldest.mocket.abort(REPLACED, "there are newer sessions with this broker");
         }
         number
     }
@@ -42,7 +50,7 @@ impl Links {
     pub(super) fn remove(&self, broker: BrokerId, number: u64) {
         let mut inner = self.inner();
         if let Some(sessions) = inner.by_broker.get_mut(&broker) {
-            sessions.retain(|(other, _)| *other != number);
+            sessions.retain(|session| session.number != number);
             if sessions.is_empty() {
                 inner.by_broker.remove(&broker);
             }
@@ -51,16 +59,18 @@ impl Links {
 
     /// Sends to a broker, if there is a link and room in its queue. What does not go now is due again later.
     pub(super) fn send(&self, to: BrokerId, frame: &MeshFrame) {
-        if let Some((_, mocket)) = self.inner().by_broker.get(&to).and_then(|sessions| sessions.last()) {
-            drop(mocket.try_send(frame.encode()));
+        if let Some(session) = self.inner().by_broker.get(&to).and_then(|sessions| sessions.last()) {
+            drop(session.mocket.try_send(frame.encode()));
         }
     }
 
-    /// Sends to all brokers.
+    /// Sends to all brokers that know such a frame.
     pub(super) fn send_all(&self, frame: &MeshFrame) {
-        let bytes = frame.encode();
-        for (_, mocket) in self.inner().by_broker.values().filter_map(|sessions| sessions.last()) {
-            drop(mocket.try_send(bytes.clone()));
+        let (bytes, is_durable) = (frame.encode(), frame.is_durable());
+        let inner = self.inner();
+        let newest = inner.by_broker.values().filter_map(|sessions| sessions.last());
+        for session in newest.filter(|session| session.knows_durable || !is_durable) {
+            drop(session.mocket.try_send(bytes.clone()));
         }
     }
 
@@ -71,12 +81,12 @@ impl Links {
             .by_broker
             .get(&broker)
             .and_then(|sessions| sessions.last())
-            .is_some_and(|(last, _)| *last == number)
+            .is_some_and(|last| last.number == number)
     }
 
     /// The session over which a broker is asked.
     pub(super) fn newest(&self, broker: BrokerId) -> Option<Mocket> {
-        Some(self.inner().by_broker.get(&broker)?.last()?.1.clone())
+        Some(self.inner().by_broker.get(&broker)?.last()?.mocket.clone())
     }
 
     pub(super) fn brokers(&self) -> Vec<BrokerId> {

@@ -7,6 +7,8 @@ mod dialling;
 mod frame;
 mod link;
 mod links;
+mod receiving;
+mod sending;
 mod traffic;
 
 use std::collections::BTreeMap;
@@ -48,6 +50,10 @@ pub struct Mesh {
 const ASK_EVERY: Duration = Duration::from_millis(50);
 /// How often brokers are told of the highest sequences, also when nothing is published.
 const HEADS_EVERY: u32 = 10;
+/// How often brokers are asked who has messages of other runs on disk, if anybody waits for that.
+const CONFIRM_EVERY: u32 = 4;
+/// The most bytes of messages in a frame.
+const FRAME: usize = 16 << 10;
 /// Closing a link that speaks another version, or is of another cluster.
 const MISUSED: u64 = 1;
 
@@ -134,6 +140,11 @@ async fn ask(mesh: std::sync::Weak<Mesh>) {
         for (channel, request) in mesh.hub.poll_requests() {
             let to = request.to;
             mesh.links.send(to, &MeshFrame::Request(channel, request.origin, request.ranges));
+        }
+        if turn % CONFIRM_EVERY == 0 {
+            for (channel, origin, ranges) in mesh.hub.poll_confirms() {
+                mesh.links.send_all(&MeshFrame::Confirm(channel, origin, ranges));
+            }
         }
         if turn % HEADS_EVERY == 0 {
             for channel in mesh.hub.channels() {
