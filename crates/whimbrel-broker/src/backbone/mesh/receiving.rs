@@ -1,9 +1,11 @@
 //! What a session takes from the other broker.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 use whimbrel::Mocket;
 use whimbrel_pubsub::coverage::Range;
 use whimbrel_pubsub::message::{ChannelId, Origin};
@@ -16,6 +18,10 @@ use crate::hub::{Aged, Dug, Finding, Hub, Word};
 
 /// The most messages that are taken before others get their turn.
 const BATCH: usize = 256;
+/// How long the other broker may be silent: it tells what it knows twice a second.
+const SILENCE: Duration = Duration::from_secs(15);
+/// Closing a session whose broker is silent.
+const SILENT: u64 = 0;
 /// The most words that wait to be kept. Then nothing more is read until the disk has taken them: it waits for nobody.
 const MOST_WORDS: usize = 256;
 /// The most questions to the log that wait. A further one is passed over, and asked again later.
@@ -65,8 +71,13 @@ impl Taking<'_> {
     async fn run(mut self, mocket: &Mocket) -> Result<(), String> {
         let mut received = Vec::new();
         loop {
-            if mocket.recv_many(&mut received, BATCH).await.is_err() {
-                return Ok(());
+            match timeout(SILENCE, mocket.recv_many(&mut received, BATCH)).await {
+                Ok(Ok(_)) => {}
+                Ok(Err(_)) => return Ok(()),
+                Err(_) => {
+                    mocket.abort(SILENT, "the broker is silent");
+                    return Ok(());
+                }
             }
             for message in received.drain(..) {
                 match MeshFrame::parse(&message.payload) {

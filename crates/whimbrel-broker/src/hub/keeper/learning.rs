@@ -44,6 +44,10 @@ impl Hub {
     pub const LEARN_AGAIN: Duration = Duration::from_secs(5);
 
     fn learn_facts(&self, by: BrokerId, facts: &[Fact]) -> Result<(), String> {
+        // Without a folder, nothing can be kept, and nothing is confirmed.
+        if self.keeper.place.folder.is_err() {
+            return Ok(());
+        }
         let _one = super::lock(&self.keeper.changing);
         let brings = facts.iter().any(|fact| matches!(fact, Fact::Kept(_)));
         // Who knows of no subscription need not remember that one was ended.
