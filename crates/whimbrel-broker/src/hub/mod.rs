@@ -21,6 +21,7 @@ mod members;
 mod publishing;
 mod register;
 mod room;
+mod seats;
 mod sharing;
 mod signal;
 mod stored;
@@ -43,7 +44,10 @@ pub use clock::Clock;
 pub use confirming::Confirming;
 pub use digging::Dug;
 pub use group::{Receipt, Seat};
-pub use keeper::{AttachDurable, DurableAttachment, DurableReport, LogReport, MOST_OF_CLIENT, StorePlace};
+pub use keeper::{
+    AttachDurable, DurableAttachment, DurableReport, KeptSession, LogReport, MOST_OF_CLIENT, SessionName,
+    StorePlace,
+};
 pub use logging::{Durability, DurableRules};
 pub use publishing::Finding;
 pub(crate) use register::Rate;
@@ -51,6 +55,7 @@ pub use register::{
     Change, Client, Flow, LOOK, Promise, PublisherRecord, Publishing, Register, SubscriberRecord, Sums,
 };
 pub use room::{ChannelRules, RoomReport};
+pub use seats::UserId;
 pub use sharing::{Sharing, Word};
 pub use storing::{NotTaken, Storing};
 pub use turns::Turns;

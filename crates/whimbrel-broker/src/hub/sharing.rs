@@ -1,4 +1,6 @@
 //! What a link tells another broker about durable subscriptions.
+//!
+//! Those of MQTT sessions belong to one broker, and nobody else is told.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use whimbrel_pubsub::message::BrokerId;
 
 use super::Hub;
+use super::keeper::is_of_session;
 use super::members::Membership;
 use super::signal::Signal;
 use crate::durable::Life;
@@ -89,14 +92,18 @@ pub struct Sharing {
 impl Sharers {
     /// A subscription came, goes on elsewhere, or ended: all but `except` are told all about it.
     pub(super) fn tell(&self, name: &SubscriptionName, except: Option<BrokerId>) {
+        if is_of_session(name) {
+            return;
+        }
         let others = |sharer: &BrokerId| Some(*sharer) != except;
         self.each(others, |queue| queue.urgent.push(Item::All(name.clone())));
     }
 
     /// The coverage of subscriptions has grown.
     pub(super) fn tell_coverage(&self, names: &BTreeSet<SubscriptionName>) {
-        if !names.is_empty() {
-            self.each(|_| true, |queue| names.iter().for_each(|name| queue.covered.push(name.clone())));
+        let shared: Vec<_> = names.iter().filter(|name| !is_of_session(name)).collect();
+        if !shared.is_empty() {
+            self.each(|_| true, |queue| shared.iter().for_each(|name| queue.covered.push((*name).clone())));
         }
     }
 
@@ -158,6 +165,21 @@ impl Sharing {
     /// The next words, about a few names. None: there is nothing to tell now.
     pub fn next(&self) -> Vec<Word> {
         self.sharer.signal.look();
+        loop {
+            let words = self.some();
+            if !words.is_empty() || !self.has_more() {
+                return words;
+            }
+        }
+    }
+
+    fn has_more(&self) -> bool {
+        let queue = lock(&self.sharer.queue);
+        matches!(queue.walk, Walk::Behind(_)) || !queue.urgent.all.is_empty() || !queue.covered.all.is_empty()
+    }
+
+    /// Words about the next few names, which may have gone.
+    fn some(&self) -> Vec<Word> {
         let (items, has_told_all) = self.items();
         let mut words = Vec::new();
         let store = self.hub.keeper.opened();
@@ -177,26 +199,30 @@ impl Sharing {
 
     /// The next few items, and whether all is told then.
     fn items(&self) -> (Vec<Item>, bool) {
+        let after = {
+            let mut queue = lock(&self.sharer.queue);
+            let urgent: Vec<_> = std::iter::from_fn(|| queue.urgent.pop()).take(NAMES).collect();
+            if !urgent.is_empty() {
+                return (urgent, false);
+            }
+            match &queue.walk {
+                Walk::Behind(after) => after.clone(),
+                Walk::Over => {
+                    let covered = std::iter::from_fn(|| queue.covered.pop()).take(NAMES);
+                    return (covered.map(Item::Coverage).collect(), false);
+                }
+            }
+        };
+        let store = self.hub.keeper.opened();
+        let names = store.map(|store| store.meta().names_after(after.as_ref(), NAMES)).unwrap_or_default();
+        let is_last = names.len() < NAMES;
+        let next = names.last().filter(|_| !is_last).cloned();
         let mut queue = lock(&self.sharer.queue);
-        let mut items: Vec<_> = std::iter::from_fn(|| queue.urgent.pop()).take(NAMES).collect();
-        let mut has_told_all = false;
-        if items.is_empty()
-            && let Walk::Behind(after) = &queue.walk
-        {
-            let store = self.hub.keeper.opened();
-            let names =
-                store.map(|store| store.meta().names_after(after.as_ref(), NAMES)).unwrap_or_default();
-            has_told_all = names.len() < NAMES;
-            queue.walk = match names.last() {
-                Some(last) if !has_told_all => Walk::Behind(Some(last.clone())),
-                _ => Walk::Over,
-            };
-            items.extend(names.into_iter().map(Item::All));
-        } else if items.is_empty() {
-            let covered = std::iter::from_fn(|| queue.covered.pop()).take(NAMES);
-            items.extend(covered.map(Item::Coverage));
+        // Unless it was sent back to the beginning meanwhile.
+        if matches!(&queue.walk, Walk::Behind(at) if *at == after) {
+            queue.walk = next.map_or(Walk::Over, |next| Walk::Behind(Some(next)));
         }
-        (items, has_told_all)
+        (names.into_iter().filter(|name| !is_of_session(name)).map(Item::All).collect(), is_last)
     }
 
     fn say(&self, meta: &Meta, item: Item, words: &mut Vec<Word>) {

@@ -22,5 +22,8 @@ pub use error::{AppendError, Damage, Notice, StoreError};
 pub use folder::Store;
 pub use format::Entry;
 pub use log::{Batch, Figures, Log, Most, Position, Record, Salvaged, Ticket, Trimmed, salvage};
-pub use meta::{DurableSubscription, Fact, LONGEST_MEMORY, Meta, MetaError, SubscriptionName, Tombstone};
+pub use meta::{
+    DurableSubscription, Fact, FoundSession, LONGEST_MEMORY, Meta, MetaError, Session, SubscriptionName,
+    Tombstone, Written,
+};
 pub use settings::{LogSettings, ParseSyncError, StoreSettings, Sync};

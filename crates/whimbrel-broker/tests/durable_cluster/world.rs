@@ -107,6 +107,10 @@ impl World {
             .collect::<Vec<_>>()
             .into_iter()
             .for_each(|id| self.restart(id));
+        // One that lost its disk hears of the subscriptions.
+        for _ in 0..QUIET {
+            self.step()?;
+        }
         for at in 0..SUBSCRIPTIONS {
             self.move_to(at, self.tally.moves % BROKERS);
         }

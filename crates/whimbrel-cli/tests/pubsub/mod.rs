@@ -3,6 +3,8 @@
 
 pub(crate) mod cluster;
 
+pub(crate) mod disk;
+
 use std::process::Command;
 
 use crate::common::{Home, Running, whimbrel};

@@ -86,11 +86,11 @@ fn check(ours: &Hello, theirs: &Hello, broker: BrokerId) -> Result<(), String> {
 mod tests {
     use whimbrel::{Config, Endpoint, new_identity};
     use whimbrel_pubsub::coverage::{ClusterId, Range};
-    use whimbrel_pubsub::message::{Draft, Hlc, Message, PartitionId, Stamp};
+    use whimbrel_pubsub::message::{Draft, Hlc, Message, Origin, PartitionId, Stamp};
 
     use super::super::{PROTOCOL, Peer};
     use super::*;
-    use crate::hub::{BrokerName, ChannelRules, Hub};
+    use crate::hub::{BrokerName, ChannelRules, Finding, Hub};
     use crate::settings::broker_id;
 
     /// Longer than anything takes on a slow machine.

@@ -4,14 +4,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use tokio::time::timeout;
 use whimbrel_pubsub::coverage::{ChannelCoverage, Coverage, Range, Ranges};
 use whimbrel_pubsub::frame::{Refusal, RefusalCode};
 use whimbrel_pubsub::message::{BrokerId, ChannelId, Origin};
+use whimbrel_pubsub::topic::TopicFilter;
 
 use super::super::{Durability, Hub, Room, broker_text};
 use super::attachment::{DurableAttachment, Part};
 use super::presence::Place;
+use super::session_name::is_of_session;
+use super::sessions::has_room;
 use super::{count, name_of, refusal, unavailable};
 use crate::buffer::Reach;
 use crate::durable::{Begin, Known, Life, Reader};
@@ -39,7 +43,7 @@ pub struct AttachDurable {
 }
 
 /// A subscription that is kept, and that nothing is read for yet.
-struct Kept {
+pub(super) struct Kept {
     place: Place,
     life: Life,
     logs: Vec<(ChannelId, Log)>,
@@ -60,7 +64,8 @@ impl Hub {
         let (name, owner) = (name_of(&attach.owner, &attach.name)?, attach.owner.clone());
         self.wait_for_knowledge(&name, &attach).await?;
         let (hub, of_name, asked) = (Arc::clone(self), name.clone(), attach.clone());
-        let kept = self.errands.run(&owner, move || hub.keep(&of_name, &asked)).await??;
+        let keep = move || hub.keep(&of_name, &asked, &hub.durable_rooms(&asked.selection)?, Arc::default());
+        let kept = self.errands.run(&owner, keep).await??;
         let life = kept.life;
         self.wait_for_others(&name, life).await;
         let hub = Arc::clone(self);
@@ -79,13 +84,18 @@ impl Hub {
         if self.wait_for_word_of(name).await || !attach.coverage.is_empty() {
             return Ok(());
         }
+        Err(self.not_known(&attach.name))
+    }
+
+    /// The refusal of what nobody here knows, and others may.
+    pub(super) fn not_known(&self, name: &str) -> Refusal {
         let silent: Vec<_> = self.members.silent().into_iter().map(broker_text).collect();
         let why = format_args!(
-            "this broker does not know the durable subscription `{}`, and most brokers have to be linked to say that it is new. It waits for {}",
-            attach.name,
+            "this broker does not know the durable subscription `{name}`, and most brokers have to be linked to say that there is none. It waits \
+             for {}",
             silent.join(", ")
         );
-        Err(Refusal::new(RefusalCode::Unavailable, why))
+        Refusal::new(RefusalCode::Unavailable, why)
     }
 
     /// Waits until a subscription is known, or most brokers have told what they know. Returns whether that is so.
@@ -121,16 +131,21 @@ impl Hub {
         timeout(PATIENCE, all).await.ok();
     }
 
-    /// Keeps the subscription, and appends to its logs from now on.
-    fn keep(self: &Arc<Self>, name: &SubscriptionName, attach: &AttachDurable) -> Result<Kept, Refusal> {
-        let rooms = self.durable_rooms(&attach.selection)?;
+    /// Keeps the subscription in these channels, and appends to its logs from now on. Whoever waits for `notify` is woken for it.
+    pub(super) fn keep(
+        self: &Arc<Self>,
+        name: &SubscriptionName,
+        attach: &AttachDurable,
+        rooms: &[&Room],
+        notify: Arc<Notify>,
+    ) -> Result<Kept, Refusal> {
         let _one = super::lock(&self.keeper.changing);
         let store = self.keeper.store().map_err(unavailable)?;
         let meta = store.meta();
         let former = meta.subscription(name);
-        let subscription = self.wanted(meta, name, attach, &rooms)?;
+        let subscription = self.wanted(meta, name, attach, rooms)?;
         let (mut logs, mut before) = (Vec::new(), Vec::new());
-        for room in &rooms {
+        for room in rooms {
             let log = store.log_with(room.id(), room.log_settings()).map_err(unavailable)?;
             let held = log.held().map_err(unavailable)?;
             let heads = room.begin_logging(log.clone(), &held);
@@ -142,6 +157,12 @@ impl Hub {
             }
             logs.push((room.id(), log));
         }
+        let life = subscription.life();
+        // A session that comes back costs no write.
+        if former.as_deref() == Some(&subscription) {
+            let place = self.keeper.presences.enter(self, name, life.generation, notify);
+            return Ok(Kept { place, life, logs });
+        }
         meta.subscribe(&subscription).map_err(|error| refusal(&error))?;
         for (channel, (origin, highest)) in before {
             if let Some(range) = Range::new(1, highest) {
@@ -150,13 +171,16 @@ impl Hub {
         }
         // Of what is answered, nothing is only in memory.
         meta.flush().map_err(|error| refusal(&error))?;
-        let life = subscription.life();
-        let place = self.keeper.presences.enter(self, name, life.generation);
+        let place = self.keeper.presences.enter(self, name, life.generation, notify);
         Ok(Kept { place, life, logs })
     }
 
     /// Begins to read.
-    fn begin(self: &Arc<Self>, kept: Kept, attach: &AttachDurable) -> Result<DurableAttachment, Refusal> {
+    pub(super) fn begin(
+        self: &Arc<Self>,
+        kept: Kept,
+        attach: &AttachDurable,
+    ) -> Result<DurableAttachment, Refusal> {
         let Kept { place, life, logs } = kept;
         let store = self.keeper.opened().ok_or_else(|| unavailable("the store is closed"))?;
         let coverage = store.meta().coverage(&place.name).unwrap_or_default();
@@ -179,13 +203,16 @@ impl Hub {
         failed.map_or(Ok(attachment), Err)
     }
 
+    /// The channels that may have topics of a filter, and some before them: what the first channels take does not come to the others.
+    pub(super) fn reached(&self, filter: &TopicFilter) -> impl Iterator<Item = &Room> {
+        let last = self.rooms.iter().position(|room| room.has_all(filter)).unwrap_or(self.rooms.len());
+        self.rooms.iter().take(last + 1)
+    }
+
     /// The channels of a selection.
     fn durable_rooms(&self, selection: &Selection) -> Result<Vec<&Room>, Refusal> {
         let filter = selection.filter();
-        // What the first channels take does not come to the others.
-        let last = self.rooms.iter().position(|room| room.has_all(filter)).unwrap_or(self.rooms.len());
-        let rooms: Vec<_> =
-            self.rooms.iter().take(last + 1).filter(|room| room.may_have(selection)).collect();
+        let rooms: Vec<_> = self.reached(filter).filter(|room| room.may_have(selection)).collect();
         if rooms.is_empty() {
             let why = format_args!("no channel of this broker has topics of the filter `{filter}`");
             return Err(Refusal::new(RefusalCode::Mistake, why));
@@ -254,11 +281,19 @@ impl Hub {
             );
             return Err(Refusal::new(RefusalCode::Mistake, why));
         }
-        if former.is_none() && count(meta, |other| other.owner == attach.owner) >= MOST_OF_CLIENT {
+        if former.is_none() && is_of_session(name) {
+            has_room(meta, &attach.owner).map_err(|error| refusal(&error))?;
+        } else if former.is_none() && count(meta, |other| other.owner == attach.owner) >= MOST_OF_CLIENT {
             let what = "durable subscriptions of this client";
             return Err(refusal(&MetaError::TooMany { what, most: MOST_OF_CLIENT }));
         }
-        let Life { born, generation } = self.next_life(meta.known(name), attach)?;
+        let Life { born, generation } = match meta.known(name) {
+            // No other broker knows it.
+            Known::Nothing if is_of_session(name) => {
+                Life { born: self.new_birth(), generation: attach.generation }
+            }
+            known => self.next_life(known, attach)?,
+        };
         Ok(DurableSubscription {
             name: name.clone(),
             owner: attach.owner.clone(),

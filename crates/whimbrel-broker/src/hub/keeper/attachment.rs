@@ -80,6 +80,22 @@ impl DurableAttachment {
         self.place.signal.woken().await;
     }
 
+    /// Whether it was woken since it was read.
+    pub fn is_ready(&self) -> bool {
+        self.place.signal.is_ready()
+    }
+
+    /// Returns the coverage of everything settled so far, told or not, acknowledged or not.
+    pub fn coverage(&self) -> Coverage {
+        let mut coverage = Coverage::default();
+        for part in &self.parts {
+            if let Ok(entry) = coverage.entry(part.channel) {
+                *entry = part.reader.coverage();
+            }
+        }
+        coverage
+    }
+
     /// Whether it was attached elsewhere or ended since, so that it has to end here.
     pub fn is_superseded(&self) -> bool {
         self.place.signal.is_superseded()

@@ -12,12 +12,14 @@ impl Hub {
     /// Ends a durable subscription of a client. It is on disk when this returns, and other brokers hear of it. Returns whether there was one.
     ///
     /// # Errors
-    /// The name is none, or the disk fails.
+    /// The name is none, the disk fails, or too few other brokers are linked to say whether there is one of this name.
     pub async fn end_durable(self: &Arc<Self>, owner: &[u8], name: &str) -> Result<bool, Refusal> {
-        let name = name_of(owner, name)?;
-        self.wait_for_word_of(&name).await;
+        let name_here = name_of(owner, name)?;
+        if !self.wait_for_word_of(&name_here).await {
+            return Err(self.not_known(name));
+        }
         let hub = Arc::clone(self);
-        self.errands.run(owner, move || hub.end(&name)).await?
+        self.errands.run(owner, move || hub.end(&name_here)).await?
     }
 
     fn end(&self, name: &SubscriptionName) -> Result<bool, Refusal> {

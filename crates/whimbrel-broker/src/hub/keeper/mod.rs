@@ -10,10 +10,13 @@ mod learning;
 mod opening;
 mod presence;
 mod report;
+mod session_name;
+mod sessions;
 mod trimming;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use whimbrel_pubsub::frame::{Refusal, RefusalCode};
@@ -21,6 +24,9 @@ use whimbrel_pubsub::frame::{Refusal, RefusalCode};
 pub use attaching::{AttachDurable, MOST_OF_CLIENT};
 pub use attachment::DurableAttachment;
 pub use report::{DurableReport, LogReport};
+pub use session_name::SessionName;
+pub(super) use session_name::is_of_session;
+pub use sessions::KeptSession;
 
 use crate::store::{Meta, MetaError, Store, StoreSettings, SubscriptionName};
 use confirmed::Confirmed;
@@ -54,6 +60,8 @@ pub(super) struct Keeper {
     confirmed: Confirmed,
     /// The subscriptions whose coverage has grown since other brokers were told.
     covered: Mutex<BTreeSet<SubscriptionName>>,
+    /// Whether a gateway looks after sessions.
+    has_gateway: AtomicBool,
 }
 
 impl Keeper {
@@ -65,6 +73,7 @@ impl Keeper {
             presences: Presences::default(),
             confirmed: Confirmed::default(),
             covered: Mutex::default(),
+            has_gateway: AtomicBool::new(false),
         }
     }
 

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use tokio::sync::Notify;
+
 use super::super::Hub;
 use super::lock;
 use crate::hub::signal::Signal;
@@ -35,10 +37,16 @@ pub(super) struct Place {
 }
 
 impl Presences {
-    /// Gives the place to an attachment. A former one is superseded.
-    pub(super) fn enter(&self, hub: &Arc<Hub>, name: &SubscriptionName, generation: u64) -> Place {
+    /// Gives the place to an attachment, which wakes whoever waits for `notify`. A former one is superseded.
+    pub(super) fn enter(
+        &self,
+        hub: &Arc<Hub>,
+        name: &SubscriptionName,
+        generation: u64,
+        notify: Arc<Notify>,
+    ) -> Place {
         let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
-        let signal = Arc::new(Signal::default());
+        let signal = Arc::new(Signal::of(notify));
         let attached = Presence::Attached { number, generation, signal: Arc::clone(&signal) };
         let former = lock(&self.all).insert(name.clone(), attached);
         if let Some(Presence::Attached { signal, .. }) = former {
@@ -63,6 +71,11 @@ impl Presences {
         if let Some(Presence::Attached { signal, .. }) = lock(&self.all).remove(name) {
             signal.supersede();
         }
+    }
+
+    /// A subscription was ended by who had it.
+    pub(super) fn forget(&self, name: &SubscriptionName) {
+        lock(&self.all).remove(name);
     }
 
     /// Whether a subscription is attached, if it ever was since the start.
