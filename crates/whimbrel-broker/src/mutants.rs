@@ -23,6 +23,9 @@ pub enum Mutant {
     RetainedByArrival,
     FilledOverwritesNew,
     LostWithoutAllPeers,
+    OneCopyCountsTwice,
+    SegmentDroppedTooEarly,
+    OlderGenerationWins,
 }
 
 #[cfg(feature = "mutants")]
@@ -33,7 +36,7 @@ mod planting {
 
     impl Mutant {
         /// All faults for the checker.
-        pub const ALL: [Self; 15] = [
+        pub const ALL: [Self; 18] = [
             Self::CoverOverGap,
             Self::CoverOverDropped,
             Self::SentToOneAhead,
@@ -49,6 +52,9 @@ mod planting {
             Self::RetainedByArrival,
             Self::FilledOverwritesNew,
             Self::LostWithoutAllPeers,
+            Self::OneCopyCountsTwice,
+            Self::SegmentDroppedTooEarly,
+            Self::OlderGenerationWins,
         ];
     }
 

@@ -6,11 +6,12 @@
 
 #[allow(dead_code, unused_imports, reason = "only the outcome matters here")]
 mod cluster;
+#[allow(dead_code, unused_imports, reason = "only the outcome matters here")]
+mod durable_cluster;
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use cluster::run_seed;
 use whimbrel_broker::mutants::{Mutant, plant};
 
 /// The number of seeds tried for each fault.
@@ -18,10 +19,16 @@ const SEEDS: u64 = 400;
 
 /// How a seed fails that passes without the fault.
 fn complaint(mutant: Mutant, seed: u64) -> Option<String> {
+    let why = || match mutant {
+        Mutant::OneCopyCountsTwice | Mutant::SegmentDroppedTooEarly | Mutant::OlderGenerationWins => {
+            durable_cluster::run_seed(seed).err()
+        }
+        _ => cluster::run_seed(seed).err(),
+    };
     plant(Some(mutant));
-    let why = run_seed(seed).err();
+    let planted = why();
     plant(None);
-    why.filter(|_| run_seed(seed).is_ok())
+    planted.filter(|_| why().is_none())
 }
 
 #[test]

@@ -7,10 +7,16 @@
 //!
 //! Nothing here knows a disk or a clock.
 
+mod copies;
 mod reader;
+mod succession;
 #[cfg(test)]
 mod tests;
+mod wanted;
 mod window;
 
+pub use copies::Copies;
 pub use reader::{Begin, Next, Reader, TooManyGaps};
+pub use succession::{Known, Life, Step};
+pub use wanted::wanted;
 pub use window::{WINDOW, WINDOW_BYTES, Window};

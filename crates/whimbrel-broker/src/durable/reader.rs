@@ -75,17 +75,15 @@ impl Reader {
         for (origin, ranges) in acknowledged.iter().chain(claimed.iter()) {
             readings.entry(origin).or_default().covered.merge(ranges);
         }
-        Self {
-            picks,
-            is_whole,
-            readings,
-            acknowledged,
-            window: Window::default(),
-            records: VecDeque::new(),
-            next: first,
-            until,
-            notices: VecDeque::new(),
-        }
+        // So the subscriber's own coverage is whole, wherever it goes next.
+        let notices = acknowledged.iter().flat_map(|(origin, ranges)| {
+            let claimed = claimed.of(origin).cloned().unwrap_or_default();
+            let new: Vec<_> = ranges.iter().flat_map(|range| claimed.gaps(range)).collect();
+            new.into_iter().map(move |range| Told::Covers(Cover { origin, range }))
+        });
+        let notices = notices.collect();
+        let (window, records) = (Window::default(), VecDeque::new());
+        Self { picks, is_whole, readings, acknowledged, window, records, next: first, until, notices }
     }
 
     /// Takes records that were read from where it was hungry. Returns whether some between are not in the log any more:
@@ -140,23 +138,38 @@ impl Reader {
         }
     }
 
-    /// Tells as gone all that is not covered and not in the log any more. `floors` says of origins up to which sequence all that was ever
-    /// stored is in `held`, or was removed.
-    pub fn sweep(&mut self, held: &BTreeMap<Origin, Ranges>, floors: &BTreeMap<Origin, u64>) {
-        let none = Ranges::default();
-        for (origin, floor) in floors {
-            let Some(all) = Range::new(1, *floor) else { continue };
-            let held = held.get(origin).unwrap_or(&none);
-            let covered = &self.readings.entry(*origin).or_default().covered;
-            let gone: Vec<Range> = covered.gaps(all).flat_map(|gap| held.gaps(gap)).collect();
-            for range in gone {
-                self.settle(*origin, range);
-                // It is told with its fate.
-                let count = Count { number: range.count(), exact: self.is_whole };
-                let cover = Cover { origin: *origin, range };
-                self.notices.push_back(Told::Fate { cover, fate: Fate::Gone, count, closed: true });
-            }
+    /// Tells as gone all that is not covered and that was removed from the log.
+    pub fn sweep(&mut self, removed: &BTreeMap<Origin, Ranges>) {
+        for (origin, removed) in removed {
+            removed.iter().for_each(|range| self.lose_one(*origin, range));
         }
+    }
+
+    /// Tells as gone what cannot be read, unless it is covered.
+    pub fn lose(&mut self, names: &[(Origin, Range)]) {
+        names.iter().for_each(|(origin, range)| self.lose_one(*origin, *range));
+    }
+
+    fn lose_one(&mut self, origin: Origin, range: Range) {
+        let covered = &self.readings.entry(origin).or_default().covered;
+        let gone: Vec<Range> = covered.gaps(range).collect();
+        for range in gone {
+            self.settle(origin, range);
+            // It is told with its fate.
+            let count = Count { number: range.count(), exact: self.is_whole };
+            let cover = Cover { origin, range };
+            self.notices.push_back(Told::Fate { cover, fate: Fate::Gone, count, closed: true });
+        }
+    }
+
+    /// The position of the next message that it looks at.
+    pub fn position(&self) -> Position {
+        self.records.front().map_or(self.next, |record| record.position)
+    }
+
+    /// The end of the log when it came.
+    pub fn until(&self) -> Position {
+        self.until
     }
 
     /// Has the subscriber told of all that is settled, without a message.

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use base64ct::{Base64UrlUnpadded, Encoding};
 use tokio::sync::Notify;
 use whimbrel_pubsub::coverage::Told;
 use whimbrel_pubsub::frame::{Recover, Refusal, RefusalCode, Slow, Start};
@@ -11,7 +10,7 @@ use whimbrel_pubsub::message::{BrokerId, ChannelId};
 
 use super::group::{Group, MOST_UNSETTLED, Seat};
 use super::seats::{Seats, UserId};
-use super::{Attach, Attachment, ClientId, Form, Hub, Progress};
+use super::{Attach, Attachment, ClientId, Form, Hub, Progress, broker_text};
 use crate::selection::Selection;
 
 /// The most arrivals that are looked at in one go.
@@ -57,10 +56,9 @@ impl Hub {
     ) -> Result<Seat, Refusal> {
         let home = self.home_of(group);
         if home != self.name.broker {
-            let key = Base64UrlUnpadded::encode_string(&home.0.to_le_bytes());
             let why = format_args!(
-                "another broker of the cluster serves the group `{group}`, the one whose key begins with {}: subscribe there",
-                &key[..10]
+                "another broker of the cluster serves the group `{group}`, {}: subscribe there",
+                broker_text(home)
             );
             return Err(Refusal::new(RefusalCode::Mistake, why));
         }

@@ -1,15 +1,21 @@
 //! The log behind a channel, while the channel is durable.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use whimbrel_pubsub::message::{Message, Stamp};
+use whimbrel_pubsub::coverage::{Range, Ranges};
+use whimbrel_pubsub::message::{Message, Origin, Stamp};
 
 use super::links::Links;
 use super::signal::Signal;
+use super::stored::Stored;
 use crate::Now;
-use crate::store::{AppendError, Entry, Log, LogSettings, Ticket};
+use crate::store::{AppendError, Entry, Log, LogSettings, Position, Ticket};
+
+/// The most ranges of positions that are remembered as unreadable.
+const MOST_UNREADABLE: usize = 1_024;
 
 /// When the messages of a channel are kept on disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,12 +30,31 @@ pub enum Durability {
 }
 
 /// How a channel is kept on disk.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct DurableRules {
     /// When it is.
     pub when: Durability,
     /// The settings of its log.
     pub log: LogSettings,
+    /// On how many brokers' disks a message is when it is acknowledged. Default: 2 if there are peers, else 1. Never more than there
+    /// are brokers.
+    pub replicas: Option<usize>,
+    /// How long a message may wait for that until it is refused. Default: 10 s.
+    pub acknowledge_within: Duration,
+}
+
+impl Default for DurableRules {
+    fn default() -> Self {
+        let (when, log) = (Durability::default(), LogSettings::default());
+        Self { when, log, replicas: None, acknowledge_within: Duration::from_secs(10) }
+    }
+}
+
+impl DurableRules {
+    /// How many other brokers have to have a message, if there are so many of them.
+    pub(super) fn copies(&self, peers: usize) -> usize {
+        self.replicas.unwrap_or(2).saturating_sub(1).min(peers)
+    }
 }
 
 /// The log behind a channel.
@@ -37,17 +62,22 @@ pub struct DurableRules {
 pub(super) struct Logging {
     log: OnceLock<Log>,
     is_on: AtomicBool,
-    /// Durable subscriptions that are attached.
+    stored: Arc<Stored>,
+    /// The positions of messages that could not be read.
+    unreadable: Mutex<Ranges>,
+    /// Durable subscriptions that are attached, and links that tell what is stored.
     followers: Arc<Mutex<Links>>,
 }
 
 impl Logging {
-    /// Appends to this log from now on. Call it while nobody else publishes in the channel.
-    pub(super) fn begin(&self, log: Log) {
+    /// Appends to this log, which holds these messages, from now on. Call it while nobody else publishes in the channel.
+    pub(super) fn begin(&self, log: Log, held: &BTreeMap<Origin, Ranges>) {
+        self.stored.begin(held);
         let log = self.log.get_or_init(|| log);
-        let followers = Arc::downgrade(&self.followers);
-        log.on_stored(move || {
-            if let Some(followers) = followers.upgrade() {
+        let (followers, stored) = (Arc::downgrade(&self.followers), Arc::downgrade(&self.stored));
+        log.on_stored(move |names| {
+            if let (Some(stored), Some(followers)) = (stored.upgrade(), followers.upgrade()) {
+                stored.note(names);
                 lock(&followers).wake();
             }
         });
@@ -64,6 +94,11 @@ impl Logging {
         self.log.get().filter(|_| self.is_on.load(Ordering::Acquire))
     }
 
+    /// Whether a message was stored, or none is.
+    pub(super) fn has(&self, stamp: &Stamp) -> bool {
+        self.log().is_none() || self.stored.has(stamp.origin, stamp.sequence)
+    }
+
     /// Appends a message, if the channel is durable now.
     pub(super) fn append(
         &self,
@@ -76,7 +111,24 @@ impl Logging {
         self.log().map(|log| log.append(&entry(message.clone()))).transpose()
     }
 
-    /// Enters a subscription that is woken when messages were stored. Returns its number.
+    /// The messages between two positions could not be read.
+    pub(super) fn on_unreadable(&self, from: Position, until: Position) {
+        let mut unreadable = lock(&self.unreadable);
+        Range::new(from.0, until.0.saturating_sub(1)).into_iter().for_each(|range| unreadable.insert(range));
+        unreadable.keep_highest(MOST_UNREADABLE);
+    }
+
+    /// How many messages could not be read since the start.
+    pub(super) fn unreadable(&self) -> u64 {
+        lock(&self.unreadable).count()
+    }
+
+    /// The messages that the log has.
+    pub(super) fn stored(&self) -> &Stored {
+        &self.stored
+    }
+
+    /// Enters one that is woken when messages were stored. Returns its number.
     pub(super) fn follow(&self, signal: Arc<Signal>) -> u64 {
         lock(&self.followers).insert(signal)
     }

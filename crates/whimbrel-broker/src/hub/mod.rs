@@ -8,23 +8,31 @@ mod attached;
 mod attachment;
 mod between;
 mod clock;
+mod confirming;
+mod copying;
+mod digging;
+mod errands;
 mod group;
 mod groups;
 mod keeper;
 mod links;
 mod logging;
+mod members;
 mod publishing;
 mod regions;
 mod register;
 mod room;
 mod seats;
+mod sharing;
 mod signal;
+mod stored;
 mod storing;
 mod turns;
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
+use base64ct::{Base64UrlUnpadded, Encoding};
 use whimbrel_pubsub::coverage::ClusterId;
 use whimbrel_pubsub::frame::Refusal;
 use whimbrel_pubsub::message::{BrokerId, ChannelId, Hlc, Origin};
@@ -34,6 +42,8 @@ pub use attached::ClientId;
 pub use attachment::{Attach, Attachment, Progress};
 pub use between::{Aged, Outgoing};
 pub use clock::Clock;
+pub use confirming::Confirming;
+pub use digging::Dug;
 pub use group::{Receipt, Seat};
 pub use keeper::{
     AttachDurable, DurableAttachment, DurableReport, KeptSession, LogReport, MOST_OF_CLIENT, SessionName,
@@ -48,17 +58,21 @@ pub use register::{
 };
 pub use room::{ChannelRules, RoomReport};
 pub use seats::UserId;
+pub use sharing::{Sharing, Word};
 pub use storing::{NotTaken, Storing};
 pub use turns::Turns;
 
 use crate::matching::{Limits, Table};
 use alike::Kinds;
 use attached::Attached;
+use errands::Errands;
 use groups::Groups;
 use keeper::Keeper;
 use links::Links;
+use members::Members;
 use regions::Regions;
 use room::Room;
+use sharing::Sharers;
 
 /// The identity of a broker.
 #[derive(Clone, Debug)]
@@ -87,6 +101,9 @@ pub struct Hub {
     register: Register,
     groups: Groups,
     keeper: Keeper,
+    members: Arc<Members>,
+    sharers: Sharers,
+    errands: Errands,
 }
 
 impl Hub {
@@ -105,12 +122,15 @@ impl Hub {
     ) -> Arc<Self> {
         let own = Origin { broker: name.broker, epoch: random() };
         let clock = Clock::start();
-        let rooms = channels.into_iter().map(|rules| Room::new(rules, own, clock.now().time)).collect();
+        let peers = channels.iter().flat_map(|rules| rules.settings.peers.iter().copied());
+        let members = Arc::new(Members::new(peers));
+        let room = |rules| Room::new(rules, own, Arc::clone(&members), clock.now().time);
+        let rooms = channels.into_iter().map(room).collect();
         let table = RwLock::new(Table::new(limits));
         let turns = Turns::default();
         let (attached, kinds, links) = (Mutex::default(), Mutex::default(), Mutex::default());
         let (register, groups, keeper) = (Register::default(), Groups::default(), Keeper::new(place));
-        let regions = Regions::default();
+        let (sharers, errands, regions) = (Sharers::default(), Errands::default(), Regions::default());
         Arc::new(Self {
             name,
             clock,
@@ -124,6 +144,9 @@ impl Hub {
             register,
             groups,
             keeper,
+            members,
+            sharers,
+            errands,
         })
     }
 
@@ -206,6 +229,12 @@ impl Hub {
     fn attached(&self) -> std::sync::MutexGuard<'_, Attached> {
         self.attached.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// A broker, as people hear of it.
+pub fn broker_text(broker: BrokerId) -> String {
+    let key = Base64UrlUnpadded::encode_string(&broker.0.to_le_bytes());
+    format!("the broker whose key begins with {}", &key[..10])
 }
 
 /// A random number. A system that has none has no sessions either.

@@ -1,5 +1,7 @@
 //! Messages that come together, of which subscriptions are told once.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use whimbrel_pubsub::frame::Refusal;
 use whimbrel_pubsub::message::Message;
@@ -70,6 +72,11 @@ impl Hub {
         Ok((published, storing))
     }
 
+    /// How long a message of this topic may wait until the channel takes it.
+    pub(crate) fn patience(&self, topic: &str) -> Duration {
+        self.room_of(topic).map(|room| room.copying().within()).unwrap_or_default()
+    }
+
     /// Wakes the subscriptions to which the messages that were taken may go. Messages are in their buffers by now, so that whoever comes
     /// meanwhile reads them without being woken.
     pub fn wake_for_taken(&self, finding: &mut Finding) {
@@ -80,8 +87,28 @@ impl Hub {
         if std::mem::take(is_published) {
             self.links().wake();
         }
+        let mut messages = taken.drain(..);
+        loop {
+            let is_done = self.find_wanting(&mut messages, found, topics, woken);
+            self.wake(woken);
+            if is_done {
+                break;
+            }
+        }
+        topics.clear();
+    }
+
+    /// Collects the subscriptions that want messages, until there are many. Returns whether that was for all messages.
+    fn find_wanting(
+        &self,
+        messages: &mut impl Iterator<Item = Message>,
+        found: &mut Found,
+        topics: &mut Vec<Bytes>,
+        woken: &mut Vec<Subscription>,
+    ) -> bool {
+        // Nobody is woken while the table is locked.
         let table = self.table();
-        for message in taken.drain(..) {
+        for message in messages {
             let topic = message.topic_bytes();
             if topics.contains(&topic) {
                 continue;
@@ -92,12 +119,10 @@ impl Hub {
             }
             woken.append(&mut found.subscriptions);
             if woken.len() > MOST_WOKEN {
-                self.wake(woken);
+                return false;
             }
         }
-        drop(table);
-        topics.clear();
-        self.wake(woken);
+        true
     }
 
     fn wake(&self, woken: &mut Vec<Subscription>) {

@@ -1,13 +1,17 @@
 //! A channel that several threads use.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
+use whimbrel_pubsub::coverage::Ranges;
 use whimbrel_pubsub::message::{BrokerId, ChannelId, Hlc, Message, Origin, PartitionId, Stamp};
 use whimbrel_pubsub::topic::TopicFilter;
 
+use super::copying::Copying;
 use super::logging::{Durability, DurableRules, Logging};
+use super::members::Members;
 use super::storing::{NotTaken, Storing};
 use crate::buffer::{self, Channel, ChannelSettings, Figures, Published, Reach, Received};
 use crate::selection::{PartitionRule, Selection};
@@ -44,7 +48,7 @@ impl ChannelRules {
             topics: vec![all.clone()],
             partitions: vec![PartitionRule::new(all, None)],
             settings: ChannelSettings::new(ChannelId(0)),
-            durable: DurableRules { when: Durability::WhenWanted, log: LogSettings::default() },
+            durable: DurableRules { when: Durability::WhenWanted, ..DurableRules::default() },
         }
     }
 }
@@ -55,6 +59,7 @@ pub(super) struct Room {
     rules: ChannelRules,
     channel: RwLock<Channel>,
     logging: Logging,
+    copying: Arc<Copying>,
     /// Arrivals between two turns in which all subscriptions read on.
     turn: u64,
     /// Arrivals since the last.
@@ -81,11 +86,15 @@ pub struct RoomReport {
 }
 
 impl Room {
-    pub(super) fn new(rules: ChannelRules, own: Origin, now: Time) -> Self {
+    pub(super) fn new(rules: ChannelRules, own: Origin, members: Arc<Members>, now: Time) -> Self {
         let smallest = rules.settings.partitions.iter().map(|partition| partition.size.messages).min();
         let turn = (smallest.unwrap_or(0) / TURNS).max(1);
         let channel = RwLock::new(Channel::new(rules.settings.clone(), own, now));
-        Self { rules, channel, logging: Logging::default(), turn, since_turn: AtomicU64::new(0) }
+        let (durable, peers) = (&rules.durable, &rules.settings.peers);
+        let bounds = (durable.copies(peers.len()), durable.acknowledge_within);
+        let copying = Arc::new(Copying::new(own, peers, bounds, members));
+        let (logging, since_turn) = (Logging::default(), AtomicU64::new(0));
+        Self { rules, channel, logging, copying, turn, since_turn }
     }
 
     pub(super) fn id(&self) -> ChannelId {
@@ -124,6 +133,10 @@ impl Room {
 
     /// Takes a message that is published here. In a durable channel it is also appended to the log, in the order of sequences.
     pub(super) fn publish(&self, message: Message, now: Now) -> Result<(Published, Storing), NotTaken> {
+        let log = self.logging.log();
+        if log.is_some() {
+            self.copying.check().map_err(NotTaken::Busy)?;
+        }
         let mut ticket = None;
         let published = self.write().publish_if::<NotTaken>(message.clone(), now, |stamp| {
             ticket = self
@@ -132,15 +145,15 @@ impl Room {
                 .map_err(|error| NotTaken::of(&error))?;
             Ok(())
         })?;
-        let storing = match (published, self.logging.log()) {
-            (Published::Repeated(stamp), Some(log)) => {
-                let entry = Entry { stamp, arrived_ms: now.wall_ms, age: Duration::ZERO, message };
-                Storing::again(log.clone(), entry)
-            }
-            _ => Storing::of(ticket),
-        };
+        let (Published::Taken(stamp) | Published::Repeated(stamp)) = published;
+        if matches!(published, Published::Repeated(_)) && !self.logging.has(&stamp) {
+            // Its first append may have failed, or may still wait: one copy too many is better than none.
+            let again = self.logging.append(&stamp, &message, Duration::ZERO, now);
+            ticket = again.map_err(|error| NotTaken::of(&error))?;
+        }
+        let copied = log.and_then(|_| self.copying.wait(&stamp));
         self.since_turn.fetch_add(1, Ordering::Relaxed);
-        Ok((published, storing))
+        Ok((published, Storing::of(ticket, copied)))
     }
 
     /// When it is kept on disk.
@@ -163,10 +176,15 @@ impl Room {
         &self.logging
     }
 
-    /// Appends to `log` from now on. Returns the highest sequence of each origin that came before.
-    pub(super) fn begin_logging(&self, log: Log) -> Vec<(Origin, u64)> {
+    /// The copies of its messages at other brokers.
+    pub(super) fn copying(&self) -> &Copying {
+        &self.copying
+    }
+
+    /// Appends to `log`, which holds these messages, from now on. Returns the highest sequence of each origin that came before.
+    pub(super) fn begin_logging(&self, log: Log, held: &BTreeMap<Origin, Ranges>) -> Vec<(Origin, u64)> {
         let channel = self.write();
-        self.logging.begin(log);
+        self.logging.begin(log, held);
         channel.heads()
     }
 

@@ -6,7 +6,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::{MissedTickBehavior, interval};
 use whimbrel::{MessageStream, Sender};
 use whimbrel_pubsub::frame::{
-    DurableName, Kind, Recover, Refusal, RefusalCode, Slow, Subscribe, Subscribed, SubscriberFrame,
+    Attached, DurableName, Kind, Recover, Refusal, RefusalCode, Slow, Subscribe, Subscribed, SubscriberFrame,
     SubscriptionFrame,
 };
 use whimbrel_pubsub::topic::TopicFilter;
@@ -40,8 +40,8 @@ pub(super) async fn run(
 ) {
     let sender = stream.sender().build();
     let over = match attach(hub, &who, subscribe, permissions).await {
-        Ok((attachment, filter, subscribed)) => {
-            let frame = SubscriptionFrame::Subscribed(subscribed).encode();
+        Ok((attachment, filter, attached)) => {
+            let frame = SubscriptionFrame::Attached(attached).encode();
             if sender.send(frame).await.is_err() {
                 return;
             }
@@ -60,14 +60,12 @@ pub(super) async fn run(
 /// Ends a durable subscription, and says so.
 pub(super) async fn end(hub: Arc<Hub>, sender: &Sender, who: &Who, name: DurableName) {
     let ended = match owner(who) {
-        Ok(owner) => tokio::task::spawn_blocking(move || hub.end_durable(&owner, &name)).await,
-        Err(refusal) => Ok(Err(refusal)),
+        Ok(owner) => hub.end_durable(&owner, &name).await,
+        Err(refusal) => Err(refusal),
     };
     let frame = match ended {
-        Ok(Ok(was_there)) => SubscriptionFrame::Unsubscribed(was_there),
-        Ok(Err(refusal)) => SubscriptionFrame::Ended(refusal),
-        // The broker is being stopped.
-        Err(_) => return,
+        Ok(was_there) => SubscriptionFrame::Unsubscribed(was_there),
+        Err(refusal) => SubscriptionFrame::Ended(refusal),
     };
     drop(sender.send(frame.encode()).await);
 }
@@ -77,7 +75,7 @@ async fn attach(
     who: &Who,
     subscribe: Subscribe,
     permissions: &Permissions,
-) -> Result<(DurableAttachment, TopicFilter, Subscribed), Refusal> {
+) -> Result<(DurableAttachment, TopicFilter, Attached), Refusal> {
     let Subscribe { filter, selector, kind, recover, slow } = subscribe;
     let Kind::Durable { name, generation, coverage } = kind else {
         return Err(mistake("the subscription is not durable"));
@@ -88,11 +86,16 @@ async fn attach(
     let selection = selected(permissions, &filter, selector.as_deref())?;
     let selector = selection.selector().map(ToString::to_string);
     let filter = selection.filter().clone();
+    let of_record = selection.clone();
     let attach = AttachDurable { owner: owner(who)?, name, generation, coverage, selection };
-    let attached = tokio::task::spawn_blocking(move || hub.attach_durable(attach)).await;
-    let attachment = attached.map_err(|_| Refusal::new(RefusalCode::Unavailable, "the broker stops"))??;
-    let channels = attachment.channels();
-    Ok((attachment, filter, Subscribed { selector, channels }))
+    let mut attachment = hub.attach_durable(attach).await?;
+    attachment.introduce(&who.known, &of_record);
+    let attached = Attached {
+        subscribed: Subscribed { selector, channels: attachment.channels() },
+        generation: attachment.generation(),
+        unconfirmed: attachment.unconfirmed().to_vec(),
+    };
+    Ok((attachment, filter, attached))
 }
 
 fn owner(who: &Who) -> Result<Vec<u8>, Refusal> {

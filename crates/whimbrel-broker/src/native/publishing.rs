@@ -18,9 +18,7 @@ use crate::quota::Pace;
 /// The most that a client may publish before an answer has come.
 /// Repeated publications are recognised within a window that is not smaller.
 pub(super) const CREDIT: Credit = Credit { messages: 1_000, bytes: 4 << 20 };
-/// How long a message waits for a log that is busy, until it is refused.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// The time between two tries to append to a log that is busy.
+/// The time between two tries to append to a log that is busy, or to reach enough brokers.
 pub(super) const AGAIN: Duration = Duration::from_millis(2);
 
 /// A message that waits until earlier ones are stored.
@@ -116,7 +114,9 @@ impl Publishing {
             let bytes = length(&message);
             match message.map(|message| self.try_publish(number, message)) {
                 Ok(Ok(())) => {}
-                Ok(Err((_, refusal))) if since.elapsed() >= PATIENCE => self.refuse(number, refusal),
+                Ok(Err((message, refusal))) if since.elapsed() >= self.hub.patience(message.topic()) => {
+                    self.refuse(number, refusal);
+                }
                 Ok(Err((message, _))) => {
                     self.held.push_front(Held { number, message: Ok(message), since });
                     return;

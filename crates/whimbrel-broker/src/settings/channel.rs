@@ -37,6 +37,12 @@ pub struct ChannelSection {
     /// When a message of a durable channel is acknowledged. Default: always, which is when it is on disk.
     #[serde(default, with = "as_sync")]
     pub sync: Sync,
+    /// On how many brokers' disks a message of a durable channel is when its publisher is acknowledged. Default: 2 if there are peers, else 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replicas: Option<usize>,
+    /// How long a message may wait for that until it is refused. Default: 10 s.
+    #[serde(default = "acknowledge_within", with = "as_text::duration")]
+    pub acknowledge_within: Duration,
     /// The length of a file of its log, 4 KiB to 1 GiB. Default: 64 MiB.
     #[serde(default = "segment", with = "as_text::bytes")]
     pub segment: u64,
@@ -122,6 +128,10 @@ fn retained() -> usize {
     ChannelSettings::new(ChannelId(0)).most_retained
 }
 
+fn acknowledge_within() -> Duration {
+    DurableRules::default().acknowledge_within
+}
+
 /// The lengths that a segment may have.
 const SEGMENTS: std::ops::RangeInclusive<u32> = 4 << 10..=1 << 30;
 
@@ -181,12 +191,19 @@ impl ChannelSection {
 
     /// How the channel is kept on disk.
     fn durable_rules(&self) -> Result<DurableRules, String> {
-        let Self { durable, sync, segment, max_bytes, max_age, .. } = *self;
+        let Self { durable, sync, segment, max_bytes, max_age, replicas, acknowledge_within, .. } = *self;
         let has_settings = sync != Sync::default() || max_bytes.is_some() || max_age.is_some();
-        if !durable && (has_settings || segment != self::segment()) {
-            return Err("`sync`, `segment`, `max_bytes` and `max_age` are for durable channels: write `durable = true`, or \
-                        leave them out"
+        let has_times = segment != self::segment() || acknowledge_within != self::acknowledge_within();
+        if !durable && (has_settings || has_times || replicas.is_some()) {
+            return Err("`sync`, `replicas`, `acknowledge_within`, `segment`, `max_bytes` and `max_age` are for durable channels: write \
+                        `durable = true`, or leave them out"
                 .to_owned());
+        }
+        if replicas == Some(0) {
+            return Err("`replicas = 0` keeps nothing: write 1 for this broker's disk alone".to_owned());
+        }
+        if acknowledge_within.is_zero() {
+            return Err("`acknowledge_within` of no time refuses every message: write more".to_owned());
         }
         let segment_bytes = u32::try_from(segment).ok().filter(|bytes| SEGMENTS.contains(bytes));
         let Some(segment_bytes) = segment_bytes else {
@@ -197,7 +214,7 @@ impl ChannelSection {
         }
         let log = LogSettings { sync, segment_bytes, max_bytes, max_age, ..LogSettings::default() };
         let when = if durable { Durability::Always } else { Durability::Never };
-        Ok(DurableRules { when, log })
+        Ok(DurableRules { when, log, replicas, acknowledge_within })
     }
 }
 
@@ -347,6 +364,13 @@ mod tests {
             ("[[channel]]\nname = 'a'\ndurable = true\nsegment = '1 KiB'\n".to_owned(), "4 KiB"),
             ("[[channel]]\nname = 'a'\ndurable = true\nmax_bytes = '0 B'\n".to_owned(), "keeps nothing"),
             ("[[channel]]\nname = 'a'\nsync = 'often'\n".to_owned(), "interval"),
+            ("[[channel]]\nname = 'a'\nreplicas = 2\n".to_owned(), "durable = true"),
+            ("[[channel]]\nname = 'a'\ndurable = true\nreplicas = 0\n".to_owned(), "keeps nothing"),
+            ("[[channel]]\nname = 'a'\ndurable = true\nreplicas = 2\n".to_owned(), "1 broker"),
+            (
+                "[[channel]]\nname = 'a'\ndurable = true\nacknowledge_within = '0s'\n".to_owned(),
+                "refuses every",
+            ),
             (partition("key = 'price'\nfrom = nan\nto = 5"), "no value lies between"),
         ] {
             // Some are refused where they stand already.

@@ -206,6 +206,14 @@ impl Settings {
                 peers.iter().filter(|peer| peer.channels.as_ref().is_none_or(|all| all.contains(&id)));
             channel.settings.peers = carries.map(|peer| broker_id(&peer.key)).collect();
             channel.settings.takes_strangers = has_nats;
+            let members = channel.settings.peers.len() + 1;
+            if let Some(replicas) = channel.durable.replicas.filter(|replicas| *replicas > members) {
+                let brokers = if members == 1 { "1 broker" } else { &format!("{members} brokers") };
+                let why = format!(
+                    "`replicas = {replicas}` is more than there are brokers: the channel has {brokers}, this one and the [[peer]]s that it goes to"
+                );
+                return Err(SettingsError::Channel { channel: channel.name.clone(), why });
+            }
         }
         Ok(channels)
     }

@@ -23,6 +23,7 @@ pub use folder::Store;
 pub use format::Entry;
 pub use log::{Batch, Figures, Log, Most, Position, Record, Salvaged, Ticket, Trimmed, salvage};
 pub use meta::{
-    DurableSubscription, FoundSession, Meta, MetaError, Session, SubscriptionName, Tombstone, Written,
+    DurableSubscription, Fact, FoundSession, LONGEST_MEMORY, Meta, MetaError, Session, SubscriptionName,
+    Tombstone, Written,
 };
 pub use settings::{LogSettings, ParseSyncError, StoreSettings, Sync};

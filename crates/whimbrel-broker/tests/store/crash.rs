@@ -49,6 +49,7 @@ fn publisher() {
         selector: None,
         channels: vec![CHANNEL],
         generation,
+        born: 0,
     };
     store.meta().subscribe(&subscription).unwrap();
     let mut next = log.held().unwrap().get(&ORIGIN).map_or(0, |held| held.highest()) + 1;

@@ -23,6 +23,7 @@ fn subscription(nth: u32) -> DurableSubscription {
         selector: None,
         channels: vec![CHANNEL],
         generation: 1,
+        born: 0,
     }
 }
 

@@ -46,6 +46,7 @@ struct Log {
     bytes: u64,
     segments: u64,
     oldest_ms: Option<u64>,
+    unreadable: u64,
 }
 
 /// Returns the lines about channels, other brokers, subscribers and publishers.
@@ -85,10 +86,14 @@ fn list<'a, T: Deserialize<'a>>(more: &'a Value, name: &str) -> Vec<T> {
     all.filter_map(|one| T::deserialize(one).ok()).collect()
 }
 
-fn describe_log(Log { channel, messages, bytes, segments, oldest_ms }: &Log) -> String {
+fn describe_log(Log { channel, messages, bytes, segments, oldest_ms, unreadable }: &Log) -> String {
+    let unreadable = match unreadable {
+        0 => String::new(),
+        number => format!(", {} lost by damage", plural(*number, "message")),
+    };
     let oldest = oldest_ms.map_or_else(String::new, |at| format!(", the oldest of {} ago", ago(at)));
     format!(
-        "  log of {channel}: {} in {} ({}){oldest}",
+        "  log of {channel}: {} in {} ({}){oldest}{unreadable}",
         plural(*messages, "message"),
         plural(*segments, "segment"),
         size(*bytes)

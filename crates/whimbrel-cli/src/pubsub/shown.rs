@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use serde_json::json;
+use whimbrel_broker::hub::broker_text;
 use whimbrel_pubsub::client::Event;
 use whimbrel_pubsub::coverage::{Delivery, Fate};
 use whimbrel_pubsub::property::{Lookup, Value};
@@ -75,6 +76,13 @@ fn json_of(value: Value<'_>) -> serde_json::Value {
 pub(super) fn tell(event: &Event) {
     match event {
         Event::Attached(name) => note(format_args!("attached at broker {name}")),
+        Event::Unconfirmed(brokers) => {
+            let brokers: Vec<_> = brokers.iter().map(|broker| broker_text(*broker)).collect();
+            note(format_args!(
+                "not in force yet at {}: what is published there before it is linked again may not come",
+                brokers.join(", ")
+            ));
+        }
         Event::Detached(why) => note(format_args!("detached: {why}; looking for a broker")),
         Event::Outstanding(outstanding) => {
             let missing = match outstanding.missing {

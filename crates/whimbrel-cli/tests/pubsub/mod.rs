@@ -1,4 +1,7 @@
 //! Subscribers as processes.
+#![allow(dead_code, reason = "each test file uses a part")]
+
+pub(crate) mod cluster;
 
 pub(crate) mod disk;
 

@@ -9,7 +9,7 @@ use crate::coverage::{
     Count, Coverage, Delivery, Fate, Heard, Outstanding, Recovered, SubscriptionState, Told,
 };
 use crate::frame::Refusal;
-use crate::message::{Origin, Publications};
+use crate::message::{BrokerId, Origin, Publications};
 
 /// The publishers whose repeated messages are recognised.
 const MOST_PUBLISHERS: usize = 1_024;
@@ -20,6 +20,9 @@ const MOST_PUBLISHERS: usize = 1_024;
 pub enum Event {
     /// It is attached at a broker, of which this is the name.
     Attached(String),
+    /// The durable subscription is attached, and these brokers of the cluster have not confirmed that they keep it. What they take of
+    /// publishers before they do may not come. This comes after it was attached.
+    Unconfirmed(Vec<BrokerId>),
     /// It has lost its broker, or was not served there, for this reason. It looks for one that serves it.
     Detached(String),
     /// How many messages it will get that it missed. This comes before them.
@@ -55,6 +58,8 @@ pub struct Subscription {
     /// Whether the state is the program's own.
     has_own_state: bool,
     publications: Publications<crate::message::Stamp>,
+    /// The brokers that the program has yet to be told of.
+    unconfirmed: Option<Vec<BrokerId>>,
     task: JoinHandle<()>,
 }
 
@@ -71,7 +76,7 @@ pub(super) fn start(subscribing: Subscribing, link: watch::Receiver<Link>) -> Su
     let (sending, sent) = watch::channel(Coverage::default());
     let task = tokio::spawn(run(subscribing, link, send, (acknowledging, sending)));
     let publications = Publications::new(MOST_PUBLISHERS);
-    Subscription { arrived, state, acknowledged, sent, has_own_state, publications, task }
+    Subscription { arrived, state, acknowledged, sent, has_own_state, publications, unconfirmed: None, task }
 }
 
 impl Drop for Subscription {
@@ -84,6 +89,9 @@ impl Subscription {
     /// Waits for the next event. `None`: it was refused or has failed, which was told, or the client was dropped. Cancel-safe.
     pub async fn recv(&mut self) -> Option<Event> {
         loop {
+            if let Some(brokers) = self.unconfirmed.take() {
+                return Some(Event::Unconfirmed(brokers));
+            }
             let arrived = self.arrived.recv().await?;
             if let Some(event) = self.take(arrived) {
                 return Some(event);
@@ -94,6 +102,9 @@ impl Subscription {
     /// Returns the next event, if one is there.
     pub fn try_recv(&mut self) -> Option<Event> {
         loop {
+            if let Some(brokers) = self.unconfirmed.take() {
+                return Some(Event::Unconfirmed(brokers));
+            }
             let arrived = self.arrived.try_recv().ok()?;
             if let Some(event) = self.take(arrived) {
                 return Some(event);
@@ -133,10 +144,11 @@ impl Subscription {
         let (channel, told) = match arrived {
             Arrived::Told(channel, told) => (channel, told),
             Arrived::Event(event) => return Some(event),
-            Arrived::Attached(broker, channels) => {
+            Arrived::Attached(broker, channels, unconfirmed) => {
                 if let Some(state) = &mut self.state {
                     state.note_channels(&channels);
                 }
+                self.unconfirmed = Some(unconfirmed).filter(|brokers| !brokers.is_empty());
                 return Some(Event::Attached(broker));
             }
         };

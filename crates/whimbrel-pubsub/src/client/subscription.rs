@@ -8,14 +8,16 @@ use super::backoff::Backoff;
 use super::session::Session;
 use super::{Durability, Event, Link, Subscribing, publishing};
 use crate::coverage::{Coverage, SubscriptionId, SubscriptionState, Told};
-use crate::frame::{Kind, Refusal, RefusalCode, Start, Subscribe, SubscriberFrame, SubscriptionFrame};
-use crate::message::ChannelId;
+use crate::frame::{
+    Attached, Kind, Refusal, RefusalCode, Start, Subscribe, Subscribed, SubscriberFrame, SubscriptionFrame,
+};
+use crate::message::{BrokerId, ChannelId};
 
 /// Something for the program's end.
 #[derive(Debug)]
 pub(super) enum Arrived {
-    /// It is attached at the broker of this name, for these channels.
-    Attached(String, Vec<ChannelId>),
+    /// It is attached at the broker of this name, for these channels. These brokers have not confirmed a durable one.
+    Attached(String, Vec<ChannelId>, Vec<BrokerId>),
     Told(ChannelId, Told),
     Event(Event),
 }
@@ -92,6 +94,8 @@ struct Attaching {
     /// The part of it that the broker was told.
     sent: watch::Sender<Coverage>,
     is_durable: bool,
+    /// The generation of a durable subscription at its last attachment, or the last attempt since. 0: it was not attached yet.
+    generation: u64,
 }
 
 impl Attaching {
@@ -107,7 +111,7 @@ impl Attaching {
             }
             Durability::Nondurable => (None, false),
         };
-        Self { subscribing, ahead, acknowledged, sent, is_durable }
+        Self { subscribing, ahead, acknowledged, sent, is_durable, generation: 0 }
     }
 
     /// Attaches at the broker of `session`, and hands on what it tells until that is over.
@@ -146,14 +150,15 @@ impl Attaching {
             };
             match SubscriptionFrame::parse(&message.payload) {
                 Ok(SubscriptionFrame::Subscribed(subscribed)) => {
-                    if let Some(ahead) = &mut self.ahead {
-                        ahead.note_channels(&subscribed.channels);
-                    }
                     is_attached = true;
-                    // What was acknowledged last may not have come to the former broker.
-                    self.acknowledged.mark_changed();
-                    let attached = Arrived::Attached(session.welcome().name.clone(), subscribed.channels);
-                    if let Err(over) = self.hand_on(attached, &stream, out).await {
+                    if let Err(over) = self.attached(subscribed, Vec::new(), &stream, (session, out)).await {
+                        return over;
+                    }
+                }
+                Ok(SubscriptionFrame::Attached(Attached { subscribed, generation, unconfirmed })) => {
+                    is_attached = true;
+                    self.generation = self.generation.max(generation);
+                    if let Err(over) = self.attached(subscribed, unconfirmed, &stream, (session, out)).await {
                         return over;
                     }
                 }
@@ -178,6 +183,22 @@ impl Attaching {
                 }
             }
         }
+    }
+
+    async fn attached(
+        &mut self,
+        Subscribed { channels, .. }: Subscribed,
+        unconfirmed: Vec<BrokerId>,
+        stream: &MessageStream,
+        (session, out): (&Session, &mpsc::Sender<Arrived>),
+    ) -> Result<(), Over> {
+        if let Some(ahead) = &mut self.ahead {
+            ahead.note_channels(&channels);
+        }
+        // What was acknowledged last may not have come to the former broker.
+        self.acknowledged.mark_changed();
+        let attached = Arrived::Attached(session.welcome().name.clone(), channels, unconfirmed);
+        self.hand_on(attached, stream, out).await
     }
 
     /// Gives something to the program, and meanwhile tells the broker what the program acknowledges.
@@ -221,6 +242,8 @@ impl Attaching {
 
     /// Returns the request for the broker of `session`.
     fn subscribe(&mut self, session: &Session) -> Subscribe {
+        // The former broker gives way to this attempt even if nobody hears its answer.
+        self.generation += u64::from(self.generation > 0);
         let Subscribing { filter, selector, durability, from_held, recover, slow, .. } = &self.subscribing;
         let kind = match durability {
             Durability::Nondurable => Kind::Nondurable,
@@ -242,8 +265,8 @@ impl Attaching {
             }
             Durability::Durable { name, .. } => Kind::Durable {
                 name: name.clone(),
-                // The broker counts.
-                generation: 0,
+                // The broker counts until it has told how often.
+                generation: self.generation,
                 coverage: self.ahead.as_ref().map(|ahead| ahead.coverage().clone()).unwrap_or_default(),
             },
         };

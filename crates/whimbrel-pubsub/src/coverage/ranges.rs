@@ -179,6 +179,13 @@ impl Ranges {
         self.ranges[from..].iter().map_while(move |range| range.and(within))
     }
 
+    /// Forgets the lowest ranges until there are at most `most`.
+    pub fn keep_highest(&mut self, most: usize) {
+        if self.ranges.len() > most {
+            self.ranges.drain(..self.ranges.len() - most);
+        }
+    }
+
     /// Closes the gap between the two lowest ranges. Returns it; `None` if there is no such gap.
     pub fn close_oldest_gap(&mut self) -> Option<Range> {
         let (low, high) = (*self.ranges.first()?, *self.ranges.get(1)?);

@@ -12,7 +12,8 @@ mod telling;
 pub use error::{FrameError, Refusal, RefusalCode};
 pub use publishing::{BrokerFrame, ClientFrame, Credit, Hello, Welcome};
 pub use subscribing::{
-    DurableName, Kind, Recover, Slow, Start, Subscribe, Subscribed, SubscriberFrame, SubscriptionFrame,
+    Attached, DurableName, Kind, Recover, Slow, Start, Subscribe, Subscribed, SubscriberFrame,
+    SubscriptionFrame,
 };
 pub use telling::{Telling, parse_telling};
 

@@ -183,7 +183,11 @@ async fn accept(
     }
 }
 
-async fn serve(client: UnixStream, subject: &Subject, commands: &mpsc::Sender<Command>) -> io::Result<()> {
+async fn serve(
+    client: UnixStream,
+    subject: &Arc<Subject>,
+    commands: &mpsc::Sender<Command>,
+) -> io::Result<()> {
     let (read, mut write) = client.into_split();
     let mut lines = BufReader::new(read);
     loop {
@@ -207,7 +211,7 @@ async fn serve(client: UnixStream, subject: &Subject, commands: &mpsc::Sender<Co
                 }
                 Err(_) => Answer::Error("the service is ending".to_owned()),
             },
-            Ok(Request::Status) => status(subject),
+            Ok(Request::Status) => status(Arc::clone(subject)).await,
             Ok(Request::Reload) => reload(commands).await,
             Err(error) => {
                 Answer::Error(format!("no request: {error}; write for example {{\"request\":\"status\"}}"))
@@ -224,10 +228,12 @@ async fn next_line(lines: &mut BufReader<OwnedReadHalf>) -> io::Result<Option<Ve
     Ok((read > 0 && line.ends_with(b"\n")).then_some(line))
 }
 
-fn status(subject: &Subject) -> Answer {
-    match serde_json::to_value(subject.status()) {
-        Ok(status) => Answer::Ok(status),
-        Err(error) => Answer::Error(error.to_string()),
+/// Everything that the service has is visited, so it keeps off the threads that drive sessions.
+async fn status(subject: Arc<Subject>) -> Answer {
+    match tokio::task::spawn_blocking(move || serde_json::to_value(subject.status())).await {
+        Ok(Ok(status)) => Answer::Ok(status),
+        Ok(Err(error)) => Answer::Error(error.to_string()),
+        Err(_) => Answer::Error("the service is ending".to_owned()),
     }
 }
 

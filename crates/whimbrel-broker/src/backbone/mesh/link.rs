@@ -3,26 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use whimbrel::Mocket;
-use whimbrel_pubsub::message::{BrokerId, ChannelId, Origin};
+use whimbrel_pubsub::message::{BrokerId, ChannelId};
 
-use super::super::frame::{FRAME, Hello, INTRODUCES, Introduction, MeshFrame, VERSION};
-use super::super::taking::take;
-use super::super::traffic::Traffic;
-use super::{MISUSED, Mesh};
-use crate::hub::{ChannelMap, Finding};
+use super::super::frame::{DURABLE, Hello, INTRODUCES, Introduction, MeshFrame, VERSION};
+use super::sending::{Line, Sources};
+use super::{MISUSED, Mesh, receiving, sending};
+use crate::hub::ChannelMap;
 
 /// How long the other broker may take to say hello.
 const HELLO: Duration = Duration::from_secs(10);
-/// The most messages that are taken before others get their turn.
-const BATCH: usize = 256;
 /// The most answers that wait to be sent. A further question is passed over, and asked again later.
 const MOST_ANSWERS: usize = 4;
-/// How often it is looked whether this is still the session for messages.
-const LOOK: Duration = Duration::from_secs(1);
 
 /// Serves the link until its session ends. A broker that does what none should, or is none of ours, is told so.
 pub(super) async fn run(mesh: &Arc<Mesh>, mocket: &Mocket) {
@@ -62,8 +56,10 @@ async fn try_run(mesh: &Arc<Mesh>, mocket: &Mocket) -> Result<(), String> {
     };
     check(&hello, &theirs, broker)?;
     let Some(traffic) = mesh.traffic.get(&broker) else { return Ok(()) };
-    let number = mesh.links.insert(broker, mocket.clone());
+    let knows_durable = theirs.version >= DURABLE;
+    let number = mesh.links.insert(broker, mocket.clone(), knows_durable);
     traffic.begin(mesh.hub.clock().time());
+    let durable = knows_durable.then(|| (mesh.hub.confirm_to(theirs.origin), mesh.hub.share_with(broker)));
     // Reading never waits for room to send: two brokers that answer each other would wait for good.
     let (answer, answers) = mpsc::channel(MOST_ANSWERS);
     let (introduce, introduced) = oneshot::channel();
@@ -75,9 +71,11 @@ async fn try_run(mesh: &Arc<Mesh>, mocket: &Mocket) -> Result<(), String> {
     } else {
         Some(mesh.introduction(&meeting.ours))
     };
+    let line = Line { mesh, mocket, traffic, number: (broker, number) };
+    let sources = Sources { introduction, introduced, durable, answers };
     let ended = tokio::select! {
-        ended = receive(mesh, mocket, traffic, theirs.origin, &answer, meeting) => ended,
-        () = send(mesh, mocket, traffic, (introduction, introduced), answers, (broker, number)) => Ok(()),
+        ended = receiving::run(mesh, mocket, traffic, theirs.origin, answer, meeting) => ended,
+        () = sending::run(&line, sources) => Ok(()),
     };
     mesh.links.remove(broker, number);
     traffic.end();
@@ -85,7 +83,7 @@ async fn try_run(mesh: &Arc<Mesh>, mocket: &Mocket) -> Result<(), String> {
 }
 
 /// Waits for what a broker says of itself.
-struct Meeting {
+pub(super) struct Meeting {
     broker: BrokerId,
     /// What it is told of our channels.
     ours: Vec<ChannelMap>,
@@ -101,7 +99,8 @@ impl Meeting {
         }
     }
 
-    fn meet(&mut self, mesh: &Mesh, theirs: Introduction) -> Result<(), String> {
+    /// The other broker introduces itself.
+    pub(super) fn meet(&mut self, mesh: &Mesh, theirs: Introduction) -> Result<(), String> {
         if self.introduce.is_none() {
             return Err("it introduces itself a second time".to_owned());
         }
@@ -133,101 +132,15 @@ fn check(ours: &Hello, theirs: &Hello, broker: BrokerId) -> Result<(), String> {
     Ok(())
 }
 
-/// Introduces this broker, and waits for the other to do so. Sends the highest sequences that are known here, then the messages that are published here, and answers between them.
-async fn send(
-    mesh: &Mesh,
-    mocket: &Mocket,
-    traffic: &Traffic,
-    (introduction, introduced): (Option<Introduction>, oneshot::Receiver<Vec<ChannelId>>),
-    mut answers: mpsc::Receiver<Vec<Bytes>>,
-    (broker, number): (BrokerId, u64),
-) {
-    if let Some(introduction) = introduction
-        && mocket.send(MeshFrame::Introduction(introduction).encode()).await.is_err()
-    {
-        return;
-    }
-    // Without an introduction the session ends.
-    let Ok(shared) = introduced.await else { return };
-    let mut outgoing = mesh.hub.outgoing(&shared);
-    mesh.links.share(broker, number, shared.clone());
-    for channel in shared {
-        if mocket.send(MeshFrame::Heads(channel, mesh.hub.heads(channel)).encode()).await.is_err() {
-            return;
-        }
-    }
-    let sender = mocket.sender().unsequenced().build();
-    traffic.on_sent(0, outgoing.next_sequences());
-    let mut answer = None;
-    loop {
-        // In order: a broker that is told what is gone has the rest.
-        for frame in answer.take().into_iter().flatten() {
-            if mocket.send(frame).await.is_err() {
-                return;
-            }
-        }
-        let next = outgoing.next(FRAME);
-        let is_idle = next.is_none();
-        if let Some((channel, messages)) = next {
-            // Of two sessions the newer one is used; what this one passes over goes there.
-            let is_newest = mesh.links.is_newest(broker, number);
-            if is_newest {
-                traffic.on_sent(messages.len(), outgoing.next_sequences());
-            }
-            if is_newest && sender.send(MeshFrame::Messages(channel, messages).encode()).await.is_err() {
-                return;
-            }
-        }
-        answer = answers.try_recv().ok();
-        if is_idle && answer.is_none() {
-            answer = tokio::select! {
-                answer = answers.recv() => answer,
-                () = outgoing.woken() => None,
-                () = tokio::time::sleep(LOOK) => None,
-            };
-        }
-    }
-}
-
-async fn receive(
-    mesh: &Mesh,
-    mocket: &Mocket,
-    traffic: &Traffic,
-    by: Origin,
-    answer: &mpsc::Sender<Vec<Bytes>>,
-    mut meeting: Meeting,
-) -> Result<(), String> {
-    let (mut received, mut finding) = (Vec::new(), Finding::default());
-    loop {
-        if mocket.recv_many(&mut received, BATCH).await.is_err() {
-            return Ok(());
-        }
-        for message in received.drain(..) {
-            // Without room, nothing is looked up either.
-            let room = answer.try_reserve().ok();
-            let frame = MeshFrame::parse(&message.payload)
-                .ok_or_else(|| "it sends what is no frame of this version".to_owned())?;
-            if let MeshFrame::Introduction(theirs) = frame {
-                meeting.meet(mesh, theirs)?;
-                continue;
-            }
-            let frames = take(&mesh.hub, (by, traffic), frame, room.is_some(), &mut finding)?;
-            if let Some(room) = room.filter(|_| !frames.is_empty()) {
-                room.send(frames.iter().map(MeshFrame::encode).collect());
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use whimbrel::{Config, Endpoint, new_identity};
     use whimbrel_pubsub::coverage::{ClusterId, Range};
-    use whimbrel_pubsub::message::{Draft, Hlc, Message, PartitionId, Stamp};
+    use whimbrel_pubsub::message::{Draft, Hlc, Message, Origin, PartitionId, Stamp};
 
     use super::super::super::{PROTOCOL, Peer};
     use super::*;
-    use crate::hub::{BrokerName, ChannelRules, Hub};
+    use crate::hub::{BrokerName, ChannelRules, Finding, Hub};
     use crate::settings::broker_id;
 
     /// Longer than anything takes on a slow machine.

@@ -13,14 +13,6 @@ const MOST_SESSIONS: usize = 4;
 /// Closing a session in whose place there are newer ones.
 const REPLACED: u64 = 0;
 
-#[derive(Debug)]
-struct Session {
-    number: u64,
-    mocket: Mocket,
-    /// The channels that both have; none before the broker introduced itself.
-    shared: Vec<ChannelId>,
-}
-
 /// The session over which each broker is asked. If there are two, it is the newer.
 #[derive(Debug, Default)]
 pub(super) struct Links(Mutex<Inner>);
@@ -31,18 +23,28 @@ struct Inner {
     last: u64,
 }
 
+#[derive(Debug)]
+struct Session {
+    number: u64,
+    mocket: Mocket,
+    /// Whether the other broker knows frames about what is on disk.
+    knows_durable: bool,
+    /// The channels that both have; none before the broker introduced itself.
+    shared: Vec<ChannelId>,
+}
+
 impl Links {
     /// Enters a session. Returns its number. Of too many, the oldest is closed.
-    pub(super) fn insert(&self, broker: BrokerId, mocket: Mocket) -> u64 {
+    pub(super) fn insert(&self, broker: BrokerId, mocket: Mocket, knows_durable: bool) -> u64 {
         let mut inner = self.inner();
         inner.last += 1;
         let number = inner.last;
         let sessions = inner.by_broker.entry(broker).or_default();
-        sessions.push(Session { number, mocket, shared: Vec::new() });
+        sessions.push(Session { number, mocket, knows_durable, shared: Vec::new() });
         let oldest = (sessions.len() > MOST_SESSIONS).then(|| sessions.remove(0));
         drop(inner);
-        if let Some(Session { mocket: oldest, .. }) = oldest {
-            oldest.abort(REPLACED, "there are newer sessions with this broker");
+        if let Some(oldest) = oldest {
+            oldest.mocket.abort(REPLACED, "there are newer sessions with this broker");
         }
         number
     }
@@ -50,7 +52,7 @@ impl Links {
     pub(super) fn remove(&self, broker: BrokerId, number: u64) {
         let mut inner = self.inner();
         if let Some(sessions) = inner.by_broker.get_mut(&broker) {
-            sessions.retain(|other| other.number != number);
+            sessions.retain(|session| session.number != number);
             if sessions.is_empty() {
                 inner.by_broker.remove(&broker);
             }
@@ -64,13 +66,14 @@ impl Links {
         }
     }
 
-    /// Sends to all brokers that have the channel.
+    /// Sends to all brokers that have the channel, and know such a frame.
     pub(super) fn send_all(&self, channel: ChannelId, frame: &MeshFrame) {
-        let bytes = frame.encode();
-        for session in self.inner().by_broker.values().filter_map(|sessions| sessions.last()) {
-            if session.shared.contains(&channel) {
-                drop(session.mocket.try_send(bytes.clone()));
-            }
+        let (bytes, is_durable) = (frame.encode(), frame.is_durable());
+        let inner = self.inner();
+        let newest = inner.by_broker.values().filter_map(|sessions| sessions.last());
+        let knows = |session: &&Session| session.knows_durable || !is_durable;
+        for session in newest.filter(|session| session.shared.contains(&channel)).filter(knows) {
+            drop(session.mocket.try_send(bytes.clone()));
         }
     }
 

@@ -6,6 +6,8 @@
 mod dialling;
 mod link;
 mod links;
+mod receiving;
+mod sending;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -47,6 +49,8 @@ pub struct Mesh {
 const ASK_EVERY: Duration = Duration::from_millis(50);
 /// How often brokers are told of the highest sequences, also when nothing is published.
 const HEADS_EVERY: u32 = 10;
+/// How often brokers are asked who has messages of other runs on disk, if anybody waits for that.
+const CONFIRM_EVERY: u32 = 4;
 /// Closing a link that speaks another version, or is of another cluster.
 const MISUSED: u64 = 1;
 
@@ -151,6 +155,11 @@ async fn ask(mesh: std::sync::Weak<Mesh>) {
         for (channel, request) in mesh.hub.poll_requests() {
             let to = request.to;
             mesh.links.send(to, &MeshFrame::Request(channel, request.origin, request.ranges));
+        }
+        if turn % CONFIRM_EVERY == 0 {
+            for (channel, origin, ranges) in mesh.hub.poll_confirms() {
+                mesh.links.send_all(channel, &MeshFrame::Confirm(channel, origin, ranges));
+            }
         }
         if turn % HEADS_EVERY == 0 {
             for channel in mesh.hub.channels() {

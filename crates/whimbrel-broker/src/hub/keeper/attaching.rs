@@ -2,27 +2,30 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use tokio::sync::Notify;
-use whimbrel_pubsub::coverage::{ChannelCoverage, Coverage, Range};
+use tokio::time::timeout;
+use whimbrel_pubsub::coverage::{ChannelCoverage, Coverage, Range, Ranges};
 use whimbrel_pubsub::frame::{Refusal, RefusalCode};
-use whimbrel_pubsub::message::Origin;
+use whimbrel_pubsub::message::{BrokerId, ChannelId, Origin};
 use whimbrel_pubsub::topic::TopicFilter;
 
-use super::super::{Durability, Hub, Room};
+use super::super::{Durability, Hub, Room, broker_text};
 use super::attachment::{DurableAttachment, Part};
+use super::presence::Place;
 use super::session_name::is_of_session;
 use super::sessions::has_room;
-use super::{Presence, count, name_of, refusal, unavailable};
+use super::{count, name_of, refusal, unavailable};
 use crate::buffer::Reach;
-use crate::durable::{Begin, Reader};
-use crate::hub::signal::Signal;
+use crate::durable::{Begin, Known, Life, Reader};
 use crate::selection::Selection;
-use crate::store::{DurableSubscription, Log, MetaError, Store, SubscriptionName};
+use crate::store::{DurableSubscription, Log, Meta, MetaError, Store, SubscriptionName};
 
 /// The most durable subscriptions of one client.
 pub const MOST_OF_CLIENT: usize = 100;
+/// How long is waited for other brokers, twice at most: until they tell what they know, and until they confirm.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A request to attach a durable subscription.
 #[derive(Clone, Debug)]
@@ -31,7 +34,7 @@ pub struct AttachDurable {
     pub owner: Vec<u8>,
     /// The client's name for it.
     pub name: String,
-    /// How often it was attached. 0: once more than is known.
+    /// How often it was attached, this time included. 0: once more than is known.
     pub generation: u64,
     /// The messages that the subscriber has.
     pub coverage: Coverage,
@@ -39,64 +42,165 @@ pub struct AttachDurable {
     pub selection: Selection,
 }
 
+/// A subscription that is kept, and that nothing is read for yet.
+pub(super) struct Kept {
+    place: Place,
+    life: Life,
+    logs: Vec<(ChannelId, Log)>,
+}
+
 impl Hub {
-    /// Attaches a durable subscription, which begins with what is published from now on if it is new. It is on disk when this returns.
+    /// Attaches a durable subscription, which begins with what is published from now on if it is new. It is on disk when this returns, and other
+    /// brokers that are linked have been told.
     ///
     /// # Errors
-    /// A channel of the filter is not durable, the subscription selects something else, a limit is reached, or the disk fails.
-    pub fn attach_durable(self: &Arc<Self>, attach: AttachDurable) -> Result<DurableAttachment, Refusal> {
-        let rooms = self.durable_rooms(&attach.selection)?;
-        let name = name_of(&attach.owner, &attach.name)?;
-        self.attach_named(name, &attach, &rooms, Arc::default())
+    /// A channel of the filter is not durable, the subscription selects something else, a limit is reached, the disk fails, or too few other
+    /// brokers are linked to say whether there is one of this name.
+    pub async fn attach_durable(
+        self: &Arc<Self>,
+        attach: AttachDurable,
+    ) -> Result<DurableAttachment, Refusal> {
+        self.durable_rooms(&attach.selection)?;
+        let (name, owner) = (name_of(&attach.owner, &attach.name)?, attach.owner.clone());
+        self.wait_for_knowledge(&name, &attach).await?;
+        let (hub, of_name, asked) = (Arc::clone(self), name.clone(), attach.clone());
+        let keep = move || hub.keep(&of_name, &asked, &hub.durable_rooms(&asked.selection)?, Arc::default());
+        let kept = self.errands.run(&owner, keep).await??;
+        let life = kept.life;
+        self.wait_for_others(&name, life).await;
+        let hub = Arc::clone(self);
+        let attachment = self.errands.run(&owner, move || hub.begin(kept, &attach)).await??;
+        let unconfirmed = self.keeper.confirmed.without(&name, life, self.members.peers());
+        Ok(attachment.confirmed_except(unconfirmed))
     }
 
-    /// Attaches a subscription of this name in these channels. Whoever waits for `notify` is woken for it.
-    pub(super) fn attach_named(
+    /// Waits until the subscription is known, or known to be new, or until its subscriber's word has to do.
+    async fn wait_for_knowledge(
+        &self,
+        name: &SubscriptionName,
+        attach: &AttachDurable,
+    ) -> Result<(), Refusal> {
+        // What it has shows that there is one.
+        if self.wait_for_word_of(name).await || !attach.coverage.is_empty() {
+            return Ok(());
+        }
+        Err(self.not_known(&attach.name))
+    }
+
+    /// The refusal of what nobody here knows, and others may.
+    pub(super) fn not_known(&self, name: &str) -> Refusal {
+        let silent: Vec<_> = self.members.silent().into_iter().map(broker_text).collect();
+        let why = format_args!(
+            "this broker does not know the durable subscription `{name}`, and most brokers have to be linked to say that there is none. It waits \
+             for {}",
+            silent.join(", ")
+        );
+        Refusal::new(RefusalCode::Unavailable, why)
+    }
+
+    /// Waits until a subscription is known, or most brokers have told what they know. Returns whether that is so.
+    pub(super) async fn wait_for_word_of(&self, name: &SubscriptionName) -> bool {
+        let is_clear = || self.is_known(name) || self.members.have_most_told();
+        let mut changes = self.members.changes();
+        let clear = async { while !is_clear() && changes.changed().await.is_ok() {} };
+        timeout(PATIENCE, clear).await.ok();
+        is_clear()
+    }
+
+    fn is_known(&self, name: &SubscriptionName) -> bool {
+        let known = self.keeper.opened().map(|store| store.meta().known(name));
+        matches!(known, Some(Known::Alive(_)))
+    }
+
+    /// Tells the others, and waits until those that are linked have it on disk, and have told what was acknowledged there.
+    async fn wait_for_others(&self, name: &SubscriptionName, life: Life) {
+        let mut changes = self.keeper.confirmed.changes();
+        let mut links = self.members.changes();
+        self.sharers.tell(name, None);
+        let all = async {
+            while !self.keeper.confirmed.behind(name, life, &self.members.all_linked()).is_empty() {
+                let changed = tokio::select! {
+                    changed = changes.changed() => changed,
+                    changed = links.changed() => changed,
+                };
+                if changed.is_err() {
+                    return;
+                }
+            }
+        };
+        timeout(PATIENCE, all).await.ok();
+    }
+
+    /// Keeps the subscription in these channels, and appends to its logs from now on. Whoever waits for `notify` is woken for it.
+    pub(super) fn keep(
         self: &Arc<Self>,
-        name: SubscriptionName,
+        name: &SubscriptionName,
         attach: &AttachDurable,
         rooms: &[&Room],
         notify: Arc<Notify>,
-    ) -> Result<DurableAttachment, Refusal> {
+    ) -> Result<Kept, Refusal> {
         let _one = super::lock(&self.keeper.changing);
         let store = self.keeper.store().map_err(unavailable)?;
         let meta = store.meta();
-        let former = meta.subscription(&name);
-        let subscription = wanted(&store, &name, attach, rooms)?;
-        let mut parts = Vec::new();
-        let mut before = Vec::new();
+        let former = meta.subscription(name);
+        let subscription = self.wanted(meta, name, attach, rooms)?;
+        let (mut logs, mut before) = (Vec::new(), Vec::new());
         for room in rooms {
             let log = store.log_with(room.id(), room.log_settings()).map_err(unavailable)?;
             let held = log.held().map_err(unavailable)?;
-            let heads = room.begin_logging(log.clone());
-            // What came before it was there is not its own.
-            if former.as_ref().is_none_or(|former| !former.channels.contains(&room.id())) {
+            let heads = room.begin_logging(log.clone(), &held);
+            // What came before it was there is not its own. When one began that is known by its subscriber's word is not known.
+            let is_new = former.as_ref().is_none_or(|former| !former.channels.contains(&room.id()));
+            if is_new && subscription.born != 0 {
                 let held = held.iter().map(|(origin, ranges)| (*origin, ranges.highest()));
                 before.extend(heads.into_iter().chain(held).map(|head| (room.id(), head)));
             }
-            parts.push((*room, log));
+            logs.push((room.id(), log));
         }
+        let life = subscription.life();
         // A session that comes back costs no write.
-        if former.as_deref() != Some(&subscription) {
-            meta.subscribe(&subscription).map_err(|error| refusal(&error))?;
-            for (channel, (origin, highest)) in before {
-                if let Some(range) = Range::new(1, highest) {
-                    meta.cover(&name, channel, origin, range).map_err(|error| refusal(&error))?;
-                }
-            }
-            // Of what is answered, nothing is only in memory.
-            meta.flush().map_err(|error| refusal(&error))?;
+        if former.as_deref() == Some(&subscription) {
+            let place = self.keeper.presences.enter(self, name, life.generation, notify);
+            return Ok(Kept { place, life, logs });
         }
-        let signal = Arc::new(Signal::of(notify));
-        let parts = parts.into_iter().map(|(room, log)| {
-            let claimed = attach.coverage.of(room.id()).cloned().unwrap_or_default();
-            let reader = self.reader(&store, room, &log, (&name, &attach.selection), claimed)?;
-            Ok(Part { channel: room.id(), log, reader, number: room.logging().follow(Arc::clone(&signal)) })
-        });
-        let parts = parts.collect::<Result<Vec<_>, Refusal>>()?;
-        let number = self.keeper.enter(&name, Arc::clone(&signal));
-        signal.wake();
-        Ok(DurableAttachment::new(Arc::clone(self), name, number, signal, parts))
+        meta.subscribe(&subscription).map_err(|error| refusal(&error))?;
+        for (channel, (origin, highest)) in before {
+            if let Some(range) = Range::new(1, highest) {
+                meta.cover(name, channel, origin, range).map_err(|error| refusal(&error))?;
+            }
+        }
+        // Of what is answered, nothing is only in memory.
+        meta.flush().map_err(|error| refusal(&error))?;
+        let place = self.keeper.presences.enter(self, name, life.generation, notify);
+        Ok(Kept { place, life, logs })
+    }
+
+    /// Begins to read.
+    pub(super) fn begin(
+        self: &Arc<Self>,
+        kept: Kept,
+        attach: &AttachDurable,
+    ) -> Result<DurableAttachment, Refusal> {
+        let Kept { place, life, logs } = kept;
+        let store = self.keeper.opened().ok_or_else(|| unavailable("the store is closed"))?;
+        let coverage = store.meta().coverage(&place.name).unwrap_or_default();
+        let part = |(channel, log): (ChannelId, Log)| {
+            let room = self.room(channel)?;
+            let of = |coverage: &Coverage| coverage.of(channel).cloned().unwrap_or_default();
+            let both = (of(&coverage), of(&attach.coverage));
+            let number = room.logging().follow(Arc::clone(&place.signal));
+            let reader = self.reader(&store, room, &log, &attach.selection, both);
+            Some(reader.map(|reader| Part { channel, log, reader, number }).inspect_err(|_| {
+                room.logging().unfollow(number);
+            }))
+        };
+        let (mut parts, mut failed) = (Vec::new(), None);
+        for part in logs.into_iter().filter_map(part) {
+            part.map_or_else(|refusal| failed = Some(refusal), |part| parts.push(part));
+        }
+        place.signal.wake();
+        let attachment = DurableAttachment::new(place, attach.owner.clone(), life, parts);
+        failed.map_or(Ok(attachment), Err)
     }
 
     /// The channels that may have topics of a filter, and some before them: what the first channels take does not come to the others.
@@ -131,11 +235,9 @@ impl Hub {
         store: &Store,
         room: &Room,
         log: &Log,
-        (name, selection): (&SubscriptionName, &Selection),
-        claimed: ChannelCoverage,
+        selection: &Selection,
+        (acknowledged, claimed): (ChannelCoverage, ChannelCoverage),
     ) -> Result<Reader, Refusal> {
-        let coverage = store.meta().coverage(name).unwrap_or_default();
-        let acknowledged = coverage.of(room.id()).cloned().unwrap_or_default();
         let mut both = acknowledged.clone();
         // What is too much for a coverage comes again.
         both.merge(&claimed).ok();
@@ -150,76 +252,98 @@ impl Hub {
         let picks = Arc::new(selection.clone());
         let mut reader = Reader::new(Begin { picks, is_whole, acknowledged, claimed, first, until });
         let held = log.held().map_err(unavailable)?;
-        reader.sweep(&held, &floors(store, room, &held));
+        reader.sweep(&removed(store.meta(), room, &held));
         Ok(reader)
     }
-}
 
-/// Up to which sequence of each origin all that was stored is held or was removed. Own messages are stored in the order of their sequences,
-/// and removed in that order. Those of other brokers may come late.
-pub(super) fn floors(
-    store: &Store,
-    room: &Room,
-    held: &BTreeMap<Origin, whimbrel_pubsub::coverage::Ranges>,
-) -> BTreeMap<Origin, u64> {
-    let own = room.own().broker;
-    let seen = store.meta().seen(room.id()).into_iter().filter(|(origin, _)| origin.broker == own);
-    let floor = |(origin, highest): (Origin, u64)| {
-        let lowest = held.get(&origin).and_then(|ranges| ranges.iter().next()).map(|range| range.first);
-        (origin, lowest.map_or(highest, |lowest| lowest - 1))
-    };
-    seen.map(floor).collect()
-}
-
-/// The subscription as it is kept from now on.
-fn wanted(
-    store: &Store,
-    name: &SubscriptionName,
-    attach: &AttachDurable,
-    rooms: &[&Room],
-) -> Result<DurableSubscription, Refusal> {
-    let meta = store.meta();
-    let (filter, selector) = (attach.selection.filter().to_string(), attach.selection.selector());
-    let selector = selector.map(ToString::to_string);
-    let former = meta.subscription(name);
-    if let Some(former) = &former
-        && (&former.filter, &former.selector) != (&filter, &selector)
-    {
-        let selector =
-            former.selector.as_ref().map_or_else(String::new, |text| format!(" and the selector `{text}`"));
-        let why = format_args!(
-            "the durable subscription `{}` has the filter `{}`{selector}: end it first, or use another name",
-            attach.name, former.filter
-        );
-        return Err(Refusal::new(RefusalCode::Mistake, why));
-    }
-    if former.is_none() && is_of_session(name) {
-        has_room(meta, &attach.owner).map_err(|error| refusal(&error))?;
-    } else if former.is_none() && count(meta, |other| other.owner == attach.owner) >= MOST_OF_CLIENT {
-        let what = "durable subscriptions of this client";
-        return Err(refusal(&MetaError::TooMany { what, most: MOST_OF_CLIENT }));
-    }
-    let known = former.map(|former| former.generation).or(meta.tombstone(name).map(|ended| ended.generation));
-    let next = known.unwrap_or(0).saturating_add(1);
-    Ok(DurableSubscription {
-        name: name.clone(),
-        owner: attach.owner.clone(),
-        filter,
-        selector,
-        channels: rooms.iter().map(|room| room.id()).collect(),
-        generation: if attach.generation == 0 { next } else { attach.generation },
-    })
-}
-
-impl super::Keeper {
-    /// Enters an attached subscription, in place of a former one. Returns its number.
-    fn enter(&self, name: &SubscriptionName, signal: Arc<Signal>) -> u64 {
-        static LAST: AtomicU64 = AtomicU64::new(0);
-        let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
-        let former = self.presence().insert(name.clone(), Presence::Attached { number, signal });
-        if let Some(Presence::Attached { signal, .. }) = former {
-            signal.supersede();
+    /// The subscription as it is kept from now on.
+    fn wanted(
+        &self,
+        meta: &Meta,
+        name: &SubscriptionName,
+        attach: &AttachDurable,
+        rooms: &[&Room],
+    ) -> Result<DurableSubscription, Refusal> {
+        let (filter, selector) = (attach.selection.filter().to_string(), attach.selection.selector());
+        let selector = selector.map(ToString::to_string);
+        let former = meta.subscription(name);
+        if let Some(former) = &former
+            && (&former.filter, &former.selector) != (&filter, &selector)
+        {
+            let selector = former
+                .selector
+                .as_ref()
+                .map_or_else(String::new, |text| format!(" and the selector `{text}`"));
+            let why = format_args!(
+                "the durable subscription `{}` has the filter `{}`{selector}: end it first, or use another name",
+                attach.name, former.filter
+            );
+            return Err(Refusal::new(RefusalCode::Mistake, why));
         }
-        number
+        if former.is_none() && is_of_session(name) {
+            has_room(meta, &attach.owner).map_err(|error| refusal(&error))?;
+        } else if former.is_none() && count(meta, |other| other.owner == attach.owner) >= MOST_OF_CLIENT {
+            let what = "durable subscriptions of this client";
+            return Err(refusal(&MetaError::TooMany { what, most: MOST_OF_CLIENT }));
+        }
+        let Life { born, generation } = match meta.known(name) {
+            // No other broker knows it.
+            Known::Nothing if is_of_session(name) => {
+                Life { born: self.new_birth(), generation: attach.generation }
+            }
+            known => self.next_life(known, attach)?,
+        };
+        Ok(DurableSubscription {
+            name: name.clone(),
+            owner: attach.owner.clone(),
+            filter,
+            selector,
+            channels: rooms.iter().map(|room| room.id()).collect(),
+            generation,
+            born,
+        })
+    }
+
+    fn next_life(&self, known: Known, attach: &AttachDurable) -> Result<Life, Refusal> {
+        let next = known.life().map_or(0, |life| life.generation).saturating_add(1);
+        let generation = if attach.generation == 0 { next } else { attach.generation };
+        let born = match known {
+            Known::Alive(life) => life.born,
+            Known::Ended(_) if attach.generation > 0 => {
+                let why = format_args!("the durable subscription `{}` was ended", attach.name);
+                return Err(Refusal::new(RefusalCode::Superseded, why));
+            }
+            Known::Ended(life) => self.new_birth().max(life.born.saturating_add(1)),
+            Known::Nothing if self.members.have_most_told() => self.new_birth(),
+            // Whoever knows it knows when it was made.
+            Known::Nothing => 0,
+        };
+        Ok(Life { born, generation })
+    }
+
+    fn new_birth(&self) -> u64 {
+        self.clock.now().wall_ms << 16 | super::super::random() & 0xffff
+    }
+}
+
+/// Returns the messages of each origin that the log had, and has no more. Of earlier runs of this broker these are all that are older than
+/// what is held: they were stored and removed in the order of their sequences.
+pub(super) fn removed(meta: &Meta, room: &Room, held: &BTreeMap<Origin, Ranges>) -> BTreeMap<Origin, Ranges> {
+    let mut removed = room.logging().stored().removed(held);
+    let own: Origin = room.own();
+    let is_former = |origin: &Origin| origin.broker == own.broker && origin.epoch != own.epoch;
+    for (origin, highest) in meta.seen(room.id()).into_iter().filter(|(origin, _)| is_former(origin)) {
+        let lowest = held.get(&origin).and_then(|ranges| ranges.iter().next()).map(|range| range.first);
+        let last = lowest.map_or(highest, |lowest| lowest - 1);
+        Range::new(1, last).into_iter().for_each(|range| removed.entry(origin).or_default().insert(range));
+    }
+    removed
+}
+
+impl DurableAttachment {
+    /// Notes the brokers that have not confirmed it.
+    fn confirmed_except(mut self, unconfirmed: Vec<BrokerId>) -> Self {
+        self.unconfirmed = unconfirmed;
+        self
     }
 }

@@ -4,32 +4,33 @@
 
 mod attaching;
 mod attachment;
+mod confirmed;
 mod ending;
+mod learning;
 mod opening;
+mod presence;
 mod report;
 mod session_name;
 mod sessions;
 mod trimming;
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::Semaphore;
 use whimbrel_pubsub::frame::{Refusal, RefusalCode};
 
 pub use attaching::{AttachDurable, MOST_OF_CLIENT};
 pub use attachment::DurableAttachment;
 pub use report::{DurableReport, LogReport};
 pub use session_name::SessionName;
+pub(super) use session_name::is_of_session;
 pub use sessions::KeptSession;
 
-use super::signal::Signal;
 use crate::store::{Meta, MetaError, Store, StoreSettings, SubscriptionName};
-
-/// The most reads of logs at a time. Others wait in turn.
-const MOST_READS: usize = 4;
+use confirmed::Confirmed;
+use presence::Presences;
 
 /// Where durable channels and subscriptions are kept.
 #[derive(Clone, Debug)]
@@ -55,21 +56,12 @@ pub(super) struct Keeper {
     store: Mutex<Option<Arc<Store>>>,
     /// Held by whoever attaches or ends a subscription.
     changing: Mutex<()>,
-    presence: Mutex<BTreeMap<SubscriptionName, Presence>>,
-    reads: Arc<Semaphore>,
+    presences: Presences,
+    confirmed: Confirmed,
+    /// The subscriptions whose coverage has grown since other brokers were told.
+    covered: Mutex<BTreeSet<SubscriptionName>>,
     /// Whether a gateway looks after sessions.
     has_gateway: AtomicBool,
-}
-
-/// Whether a durable subscription is attached.
-#[derive(Debug)]
-enum Presence {
-    Attached {
-        number: u64,
-        signal: Arc<Signal>,
-    },
-    /// Since this time, milliseconds since 1970.
-    Away(u64),
 }
 
 impl Keeper {
@@ -78,14 +70,15 @@ impl Keeper {
             place,
             store: Mutex::default(),
             changing: Mutex::default(),
-            presence: Mutex::default(),
-            reads: Arc::new(Semaphore::new(MOST_READS)),
+            presences: Presences::default(),
+            confirmed: Confirmed::default(),
+            covered: Mutex::default(),
             has_gateway: AtomicBool::new(false),
         }
     }
 
     /// The store, if it is open.
-    fn opened(&self) -> Option<Arc<Store>> {
+    pub(super) fn opened(&self) -> Option<Arc<Store>> {
         lock(&self.store).clone()
     }
 
@@ -100,8 +93,18 @@ impl Keeper {
         Ok(Arc::clone(store.insert(Arc::new(opened))))
     }
 
-    fn presence(&self) -> MutexGuard<'_, BTreeMap<SubscriptionName, Presence>> {
-        lock(&self.presence)
+    /// The coverage of a subscription has grown: other brokers are told soon.
+    fn on_covered(&self, name: &SubscriptionName) {
+        let mut covered = lock(&self.covered);
+        if !covered.contains(name) {
+            covered.insert(name.clone());
+        }
+    }
+
+    /// Forgets a subscription that was ended.
+    fn forget(&self, name: &SubscriptionName) {
+        self.presences.end(name);
+        self.confirmed.forget(name);
     }
 }
 

@@ -1,6 +1,9 @@
 //! A start: what the store holds becomes known.
 
-use whimbrel_pubsub::message::ChannelId;
+use std::collections::BTreeMap;
+
+use whimbrel_pubsub::coverage::Ranges;
+use whimbrel_pubsub::message::{ChannelId, Origin};
 
 use super::super::{Durability, Hub, Room};
 use super::count;
@@ -41,8 +44,9 @@ impl Hub {
                 let log =
                     store.log_with(room.id(), room.log_settings()).map_err(|error| error.to_string())?;
                 notices.extend(log.notices().iter().map(ToString::to_string));
-                self.restore(&store, room, &log).map_err(|error| error.to_string())?;
-                room.begin_logging(log);
+                let held = log.held().map_err(|error| error.to_string())?;
+                self.restore(&store, room, &log, &held).map_err(|error| error.to_string())?;
+                room.begin_logging(log, &held);
             }
         }
         Ok(notices)
@@ -54,7 +58,13 @@ impl Hub {
     }
 
     /// Fills the buffer with the newest messages of the log, and remembers the others.
-    fn restore(&self, store: &Store, room: &Room, log: &Log) -> Result<(), StoreError> {
+    fn restore(
+        &self,
+        store: &Store,
+        room: &Room,
+        log: &Log,
+        held: &BTreeMap<Origin, Ranges>,
+    ) -> Result<(), StoreError> {
         let room_for: u64 = room.buffered();
         let end = log.end();
         let mut next = Position(end.0.saturating_sub(room_for));
@@ -75,8 +85,7 @@ impl Hub {
             batch.records.into_iter().for_each(|record| room.restore(record.entry, now));
         }
         let now = self.clock.time();
-        let held = log.held()?;
-        for (origin, ranges) in &held {
+        for (origin, ranges) in held {
             room.write().remember(*origin, ranges, now);
             // Too many origins cost only the count of what is gone.
             store.meta().see(room.id(), *origin, ranges.highest()).ok();

@@ -3,8 +3,9 @@
 use whimbrel_pubsub::coverage::Range;
 
 use super::super::{Hub, Room};
+use super::presence::Presence;
 use super::session_name::is_of_session;
-use super::{Presence, SessionName, name_in};
+use super::{SessionName, name_in};
 use crate::store::{DurableSubscription, Figures, Meta};
 
 /// A durable subscription, as people see it.
@@ -33,6 +34,8 @@ pub struct LogReport {
     pub channel: String,
     /// Figures.
     pub figures: Figures,
+    /// Messages that could not be read since the broker started, since the file is damaged.
+    pub unreadable: u64,
 }
 
 impl Hub {
@@ -40,9 +43,9 @@ impl Hub {
     pub fn durable_subscriptions(&self) -> Vec<DurableReport> {
         let Some(store) = self.keeper.opened() else { return Vec::new() };
         let report = |subscription: &DurableSubscription| {
-            let (attached, away_since_ms) = match self.keeper.presence().get(&subscription.name) {
+            let (attached, away_since_ms) = match self.keeper.presences.of(&subscription.name) {
                 Some(Presence::Attached { .. }) => (true, None),
-                Some(Presence::Away(since)) => (false, Some(*since)),
+                Some(Presence::Away(since)) => (false, Some(since)),
                 None => (false, None),
             };
             let session = is_of_session(&subscription.name);
@@ -67,7 +70,8 @@ impl Hub {
         let rooms = self.rooms.iter();
         let report = |room: &Room| {
             let figures = room.logging().log()?.figures();
-            Some(LogReport { channel: room.name().to_owned(), figures })
+            let unreadable = room.logging().unreadable();
+            Some(LogReport { channel: room.name().to_owned(), figures, unreadable })
         };
         rooms.filter_map(report).collect()
     }

@@ -67,7 +67,8 @@ impl Hub {
         // Nobody else attaches it, so its generation stays.
         let attach =
             AttachDurable { owner: session.encode(), name: filter, generation: 1, coverage, selection };
-        self.attach_named(name, &attach, &rooms, notify)
+        let kept = self.keep(&name, &attach, &rooms, notify)?;
+        self.begin(kept, &attach)
     }
 
     /// Ends a session's subscription to this filter. It is on disk when this returns.
@@ -80,7 +81,7 @@ impl Hub {
         let name = session.subscription(filter)?;
         if store.meta().subscription(&name).is_some() {
             store.meta().end_session(None, std::slice::from_ref(&name)).map_err(|error| refusal(&error))?;
-            self.keeper.presence().remove(&name);
+            self.keeper.presences.forget(&name);
         }
         Ok(())
     }
@@ -179,8 +180,7 @@ impl Hub {
         let names = meta.subscriptions().into_iter().map(|subscription| subscription.name.clone());
         let own: Vec<SubscriptionName> = names.filter(|name| begin_of(name) == begin).collect();
         meta.end_session(Some(&session.encode()), &own)?;
-        let mut presence = self.keeper.presence();
-        own.iter().for_each(|name| drop(presence.remove(name)));
+        own.iter().for_each(|name| self.keeper.presences.forget(name));
         Ok(())
     }
 }

@@ -12,7 +12,7 @@ use super::opening::is_wanted;
 use crate::store::{Store, StoreError, Trimmed};
 
 impl Hub {
-    /// The time between two looks for segments that nobody needs.
+    /// The time between two looks for segments that nobody needs, and between two reports of coverage to other brokers.
     pub const TRIM_EVERY: Duration = Duration::from_secs(1);
 
     /// Looks after the store for as long as the hub lives. `note` tells people what they should know.
@@ -22,6 +22,8 @@ impl Hub {
         let mut former = String::new();
         loop {
             interval.tick().await;
+            let covered = std::mem::take(&mut *super::lock(&self.keeper.covered));
+            self.sharers.tell_coverage(&covered);
             let hub = Arc::clone(&self);
             let Ok(told) = tokio::task::spawn_blocking(move || hub.trim()).await else { continue };
             // The same is not told again and again.
@@ -62,6 +64,10 @@ impl Hub {
 
     fn trim_log(&self, store: &Store, room: &Room) -> Result<Trimmed, StoreError> {
         let Some(log) = room.logging().log() else { return Ok(Trimmed::default()) };
+        // A subscription that is not known here may want what nobody else does.
+        if !self.members.know_all() {
+            return Ok(Trimmed::default());
+        }
         // What coverage says then survives the messages. Trouble is told by itself.
         if store.meta().flush().is_err() {
             return Ok(Trimmed::default());

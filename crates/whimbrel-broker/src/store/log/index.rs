@@ -114,6 +114,23 @@ impl Runs {
         self.runs.iter().filter_map(first).min()
     }
 
+    /// The names of the messages at positions from the first of `bounds` to before the last, if the first message of all has `first`.
+    pub(super) fn between(
+        &self,
+        first: u64,
+        (from, until): (u64, u64),
+    ) -> impl Iterator<Item = (Origin, Range)> + '_ {
+        self.runs.iter().filter_map(move |(place, run)| {
+            let begin = first + u64::from(run.ordinal);
+            let (low, high) = (from.max(begin), until.min(begin + u64::from(run.count)));
+            let range = Range::new(
+                run.sequence + low.checked_sub(begin)?,
+                (run.sequence + high).checked_sub(begin + 1)?,
+            );
+            Some((*self.origins.get(*place)?, range.filter(|_| low < high)?))
+        })
+    }
+
     /// Returns the origin and the range of sequences of each run.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Origin, Range)> + '_ {
         let range = |run: &Run| Range { first: run.sequence, last: run.last() };

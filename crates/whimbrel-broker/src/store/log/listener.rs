@@ -1,21 +1,25 @@
-//! The callback that is told when messages were stored.
+//! The callback that is told which messages were stored.
 
 use std::fmt;
 use std::sync::OnceLock;
 
+use whimbrel_pubsub::message::Origin;
+
+type Function = dyn Fn(&[(Origin, u64)]) + Send + Sync;
+
 /// A function that is called after each group.
 #[derive(Default)]
-pub(super) struct Listener(OnceLock<Box<dyn Fn() + Send + Sync>>);
+pub(super) struct Listener(OnceLock<Box<Function>>);
 
 impl Listener {
     /// Sets the function, unless there is one.
-    pub(super) fn set(&self, listener: impl Fn() + Send + Sync + 'static) {
+    pub(super) fn set(&self, listener: impl Fn(&[(Origin, u64)]) + Send + Sync + 'static) {
         self.0.get_or_init(|| Box::new(listener));
     }
 
-    pub(super) fn call(&self) {
+    pub(super) fn call(&self, stored: &[(Origin, u64)]) {
         if let Some(listener) = self.0.get() {
-            listener();
+            listener(stored);
         }
     }
 }

@@ -19,6 +19,7 @@ mod tail;
 mod ticket;
 mod trimming;
 mod window;
+mod within;
 mod writer;
 
 #[cfg(test)]
@@ -133,8 +134,8 @@ impl Log {
         Position(lock(&self.shared.segments).end())
     }
 
-    /// Has `listener` called whenever messages were stored, by the thread that writes. Only the first one counts.
-    pub fn on_stored(&self, listener: impl Fn() + Send + std::marker::Sync + 'static) {
+    /// Has `listener` called after each group, by the thread that writes, with the messages that were stored. Only the first one counts.
+    pub fn on_stored(&self, listener: impl Fn(&[(Origin, u64)]) + Send + std::marker::Sync + 'static) {
         self.shared.listener.set(listener);
     }
 

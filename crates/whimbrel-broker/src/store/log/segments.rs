@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use whimbrel_pubsub::coverage::Range;
 use whimbrel_pubsub::message::Origin;
 
 use super::index::Index;
@@ -24,6 +25,13 @@ impl Full {
     /// The position behind its last message.
     pub(super) fn end(&self) -> u64 {
         self.opening.first + u64::from(self.summary.messages)
+    }
+
+    /// Whether it may have a message of a range.
+    pub(super) fn may_have_any(&self, origin: Origin, range: Range) -> bool {
+        let origins = &self.summary.origins;
+        let found = origins.binary_search_by(|held| held.origin.cmp(&origin)).ok().map(|at| origins[at]);
+        found.is_some_and(|held| held.lowest <= range.last && range.first <= held.highest)
     }
 
     fn may_have(&self, origin: Origin, sequence: u64) -> bool {

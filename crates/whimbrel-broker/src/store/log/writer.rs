@@ -10,6 +10,8 @@ use super::segments::{Active, Full};
 use super::tail::{Tail, Trouble};
 use super::ticket::Outcome;
 use super::{Position, Shared, file_name, lock, seal};
+use whimbrel_pubsub::message::Origin;
+
 use crate::store::disk::write_all;
 use crate::store::format::{Head, Kind, LONGEST_BODY, OPENING, Opening, Salt};
 use crate::store::{AppendError, Sync};
@@ -30,6 +32,8 @@ pub(super) struct Writer {
     tail: Option<Tail>,
     spare: Vec<u8>,
     sync_at: Option<Instant>,
+    /// The messages of the group that are stored.
+    stored: Vec<(Origin, u64)>,
 }
 
 impl Writer {
@@ -41,7 +45,7 @@ impl Writer {
             end,
             synchronised: end,
         });
-        Self { shared, tail, spare: Vec::new(), sync_at: None }
+        Self { shared, tail, spare: Vec::new(), sync_at: None, stored: Vec::new() }
     }
 
     /// Writes until the log is closed or broken.
@@ -62,6 +66,7 @@ impl Writer {
 
     /// Writes a batch, and tells its appenders.
     fn write(&mut self, mut batch: Batch) -> Result<(), Trouble> {
+        self.stored.clear();
         let written = match self.prepare() {
             Ok(()) => self.store(&mut batch).or_else(|trouble| match trouble {
                 Trouble::Full(error) if batch.names.len() > 1 => self.write_singly(&mut batch, error),
@@ -81,7 +86,7 @@ impl Writer {
         };
         self.shared.groups.fetch_add(1, Ordering::Relaxed);
         batch.promise.finish(outcome);
-        self.shared.listener.call();
+        self.shared.listener.call(&self.stored);
         batch.bytes.clear();
         if batch.bytes.capacity() <= LONGEST_SPARE {
             self.spare = batch.bytes;
@@ -141,7 +146,7 @@ impl Writer {
     }
 
     /// Takes note of stored messages, the first record of which is at `base`. Returns the position of the first.
-    fn note(&self, base: u32, names: &[Name]) -> Position {
+    fn note(&mut self, base: u32, names: &[Name]) -> Position {
         let mut segments = lock(&self.shared.segments);
         let first = Position(segments.end());
         if let Some(active) = &mut segments.active {
@@ -149,6 +154,7 @@ impl Writer {
             for name in names {
                 let end = offset + name.length();
                 active.index.note((name.origin, name.sequence), name.arrived_ms, offset, end);
+                self.stored.push((name.origin, name.sequence));
                 offset = end;
             }
         }

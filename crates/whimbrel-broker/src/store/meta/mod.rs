@@ -5,6 +5,7 @@
 
 mod base;
 mod error;
+mod fact;
 mod overlay;
 mod session;
 mod sessions;
@@ -24,6 +25,7 @@ use whimbrel_pubsub::coverage::{Coverage, Range};
 use whimbrel_pubsub::message::{BrokerId, ChannelId, Origin};
 
 pub use error::MetaError;
+pub use fact::{Fact, LONGEST_MEMORY};
 pub use session::{FoundSession, Session};
 pub use subscription::{DurableSubscription, SubscriptionName, Tombstone};
 pub use written::Written;
@@ -104,7 +106,7 @@ impl Meta {
         let _one = self.writer.changing();
         let Some(former) = self.subscription(name) else { return Ok(false) };
         self.writer.state().has_room_for_tombstone(name)?;
-        let tombstone = Tombstone { generation: former.generation, ends_ms };
+        let tombstone = Tombstone { generation: former.generation, ends_ms, born: former.born };
         let surplus = self.writer.state().surplus_tombstones(name, MOST_TOMBSTONES_OF_OWNER);
         self.writer.write_now(
             |transaction| {

@@ -102,7 +102,7 @@ mod tests {
     fn subscription(name: &str) -> DurableSubscription {
         let (owner, filter, selector) = (b"boat".to_vec(), "t/#".to_owned(), None);
         let (name, channels) = (SubscriptionName::new(name).unwrap(), vec![ChannelId(0)]);
-        DurableSubscription { name, owner, filter, selector, channels, generation: 1 }
+        DurableSubscription { name, owner, filter, selector, channels, generation: 1, born: 0 }
     }
 
     /// The sessions as a crash would leave them now.

@@ -1,10 +1,13 @@
 //! The content of the database in memory, and the changes that have to be written.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::Arc;
 
-use whimbrel_pubsub::coverage::{Coverage, Range, Ranges};
+use whimbrel_pubsub::coverage::{Coverage, MOST_RANGES, Range, Ranges};
 use whimbrel_pubsub::message::{BrokerId, ChannelId, Origin, Publication};
+
+use crate::durable::{Known, wanted};
 
 use super::{
     DurableSubscription, MOST_ORIGINS_SEEN, MOST_SUBSCRIPTIONS, MOST_TOMBSTONES, MetaError, Session,
@@ -153,6 +156,29 @@ impl State {
         Ok(closed)
     }
 
+    /// Covers a range unless a gap would have to be closed for it: what another broker tells closes none.
+    pub(super) fn add(
+        &mut self,
+        name: &SubscriptionName,
+        channel: ChannelId,
+        origin: Origin,
+        range: Range,
+    ) -> Result<(), MetaError> {
+        let covered = self.coverage(name).and_then(|coverage| coverage.of(channel)?.of(origin));
+        if covered.is_some_and(|covered| covered.covers(range)) {
+            return Ok(());
+        }
+        let is_full = covered.is_some_and(|covered| {
+            let mut more = covered.clone();
+            more.insert(range);
+            more.len() > MOST_RANGES
+        });
+        if is_full {
+            return Ok(());
+        }
+        self.cover(name, channel, origin, range).map(drop)
+    }
+
     /// Takes a coverage from the database. Returns whether there is a subscription for it with room.
     pub(super) fn load_coverage(
         &mut self,
@@ -165,20 +191,32 @@ impl State {
     }
 
     pub(super) fn uncovered(&self, channel: ChannelId, origin: Origin, range: Range) -> u64 {
-        let mut wanted = Ranges::default();
-        for held in self.subscriptions.values() {
-            if !held.subscription.channels.contains(&channel) {
-                continue;
-            }
-            match held.coverage.of(channel).and_then(|coverage| coverage.of(origin)) {
-                Some(covered) => covered.gaps(range).for_each(|gap| wanted.insert(gap)),
-                None => wanted.insert(range),
-            }
-            if wanted.covers(range) {
-                break;
-            }
+        let all = self.subscriptions.values().filter(|held| held.subscription.channels.contains(&channel));
+        let covered = all.map(|held| held.coverage.of(channel).and_then(|coverage| coverage.of(origin)));
+        wanted(range, covered).count()
+    }
+
+    /// The knowledge about a name.
+    pub(super) fn known(&self, name: &SubscriptionName) -> Known {
+        match (self.subscriptions.get(name), self.tombstones.get(name)) {
+            (Some(held), _) => Known::Alive(held.subscription.life()),
+            (None, Some(tombstone)) => Known::Ended(tombstone.life()),
+            (None, None) => Known::Nothing,
         }
-        wanted.count()
+    }
+
+    /// How many more subscriptions can be kept.
+    pub(super) fn room(&self) -> usize {
+        MOST_SUBSCRIPTIONS - self.subscriptions.len()
+    }
+
+    /// The next names behind `after` of subscriptions that are there or were ended.
+    pub(super) fn names_after(&self, after: Option<&SubscriptionName>, most: usize) -> Vec<SubscriptionName> {
+        let from = || (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
+        let alive = self.subscriptions.range(from()).take(most).map(|(name, _)| name);
+        let ended = self.tombstones.range(from()).take(most).map(|(name, _)| name);
+        let all: BTreeSet<_> = alive.chain(ended).collect();
+        all.into_iter().take(most).cloned().collect()
     }
 
     pub(super) fn see(&mut self, channel: ChannelId, origin: Origin, highest: u64) -> Result<(), MetaError> {

@@ -6,6 +6,7 @@ use whimbrel_pubsub::coverage::MOST_CHANNELS;
 use whimbrel_pubsub::message::ChannelId;
 
 use super::MetaError;
+use crate::durable::Life;
 use crate::store::format::{Cursor, Put};
 
 /// The longest name of a subscription, bytes.
@@ -56,9 +57,16 @@ pub struct DurableSubscription {
     pub channels: Vec<ChannelId>,
     /// How often it was attached. The higher of two wins.
     pub generation: u64,
+    /// When it was made, as [`Life`] counts. It tells it from others that had the same name.
+    pub born: u64,
 }
 
 impl DurableSubscription {
+    /// Its life.
+    pub fn life(&self) -> Life {
+        Life { born: self.born, generation: self.generation }
+    }
+
     /// Whether both ask for the same messages.
     pub(super) fn selects_as(&self, other: &Self) -> bool {
         (&self.filter, &self.selector) == (&other.filter, &other.selector)
@@ -80,6 +88,7 @@ impl DurableSubscription {
         }
     }
 
+    /// All but the name and the birth, as the database has them.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         out.put_u64(self.generation);
@@ -108,7 +117,7 @@ impl DurableSubscription {
         while !cursor.is_empty() {
             channels.push(ChannelId(cursor.u32()?));
         }
-        let found = Self { name, owner, filter, selector, channels, generation };
+        let found = Self { name, owner, filter, selector, channels, generation, born: 0 };
         found.check().is_ok().then_some(found)
     }
 }
@@ -120,9 +129,16 @@ pub struct Tombstone {
     pub generation: u64,
     /// When the memory ends, milliseconds since 1970.
     pub ends_ms: u64,
+    /// When the subscription was made, as [`Life`] counts.
+    pub born: u64,
 }
 
 impl Tombstone {
+    /// The life that was ended.
+    pub fn life(&self) -> Life {
+        Life { born: self.born, generation: self.generation }
+    }
+
     pub(super) fn encode(self) -> Vec<u8> {
         let mut out = Vec::new();
         out.put_u64(self.generation);
@@ -132,7 +148,7 @@ impl Tombstone {
 
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let mut cursor = Cursor(bytes);
-        let found = Self { generation: cursor.u64()?, ends_ms: cursor.u64()? };
+        let found = Self { generation: cursor.u64()?, ends_ms: cursor.u64()?, born: 0 };
         cursor.is_empty().then_some(found)
     }
 }

@@ -1,5 +1,7 @@
 //! The tables of the database.
 
+use std::collections::BTreeMap;
+
 use redb::{Error, ReadableTable, TableDefinition, TableError, WriteTransaction};
 use whimbrel_pubsub::coverage::{MOST_RANGES, Range, Ranges};
 use whimbrel_pubsub::message::{BrokerId, ChannelId, LAST_SEQUENCE, Origin};
@@ -19,6 +21,8 @@ pub(super) const SUBSCRIPTIONS: TableDefinition<'_, &str, &[u8]> = TableDefiniti
 pub(super) const COVERAGE: TableDefinition<'_, (&str, u32, u64, u64), &[u8]> =
     TableDefinition::new("coverage");
 pub(super) const TOMBSTONES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("tombstones");
+/// When the subscriptions were made that are there or were ended, by name. Of one that is not here, it is not known.
+pub(super) const BIRTHS: TableDefinition<'_, &str, u64> = TableDefinition::new("births");
 /// By channel and topic.
 pub(super) const RETAINED: TableDefinition<'_, (u32, &[u8]), &[u8]> = TableDefinition::new("retained");
 /// The highest sequence by channel, broker and epoch.
@@ -40,6 +44,7 @@ pub(super) fn create(transaction: &WriteTransaction) -> Done {
     transaction.open_table(SUBSCRIPTIONS)?;
     transaction.open_table(COVERAGE)?;
     transaction.open_table(TOMBSTONES)?;
+    transaction.open_table(BIRTHS)?;
     transaction.open_table(RETAINED)?;
     transaction.open_table(ORIGINS)?;
     transaction.open_table(SESSIONS)?;
@@ -51,12 +56,15 @@ pub(super) fn create(transaction: &WriteTransaction) -> Done {
 pub(super) fn load(transaction: &redb::ReadTransaction) -> Result<Result<State, &'static str>, Error> {
     let mut state = State::default();
     let facts = transaction.open_table(FACTS)?;
+    let births = births(transaction)?;
+    let born = |name: &str| births.get(name).copied().unwrap_or(0);
     state.broker = facts.get(FACT_BROKER)?.map(|id| BrokerId(id.value()));
     for row in transaction.open_table(SUBSCRIPTIONS)?.iter()? {
         let (name, value) = row?;
         let Some(subscription) = DurableSubscription::parse(name.value(), value.value()) else {
             return Ok(Err("a subscription in it cannot be read"));
         };
+        let subscription = DurableSubscription { born: born(name.value()), ..subscription };
         state.subscribe(&subscription, true);
     }
     for row in transaction.open_table(COVERAGE)?.iter()? {
@@ -77,6 +85,7 @@ pub(super) fn load(transaction: &redb::ReadTransaction) -> Result<Result<State, 
         let Some((name, tombstone)) = found else {
             return Ok(Err("an ended subscription in it cannot be read"));
         };
+        let tombstone = Tombstone { born: born(name.as_str()), ..tombstone };
         state.unsubscribe(&name, tombstone);
     }
     for row in transaction.open_table(ORIGINS)?.iter()? {
@@ -96,6 +105,13 @@ pub(super) fn load(transaction: &redb::ReadTransaction) -> Result<Result<State, 
     }
     state.forget_changes();
     Ok(Ok(state))
+}
+
+/// Databases of before have no such table.
+fn births(transaction: &redb::ReadTransaction) -> Result<BTreeMap<String, u64>, Error> {
+    let Some(table) = rows_of(transaction.open_table(BIRTHS))? else { return Ok(BTreeMap::new()) };
+    let births = table.iter()?.map(|row| row.map(|(name, born)| (name.value().to_owned(), born.value())));
+    Ok(births.collect::<Result<_, _>>()?)
 }
 
 /// A table that may be missing.
@@ -156,6 +172,7 @@ pub(super) fn put_subscription(
     let name = subscription.name.as_str();
     transaction.open_table(SUBSCRIPTIONS)?.insert(name, &subscription.encode()[..])?;
     transaction.open_table(TOMBSTONES)?.remove(name)?;
+    transaction.open_table(BIRTHS)?.insert(name, subscription.born)?;
     if is_changed { remove_coverage(transaction, name) } else { Ok(()) }
 }
 
@@ -166,6 +183,7 @@ pub(super) fn put_tombstone(
 ) -> Done {
     transaction.open_table(SUBSCRIPTIONS)?.remove(name.as_str())?;
     transaction.open_table(TOMBSTONES)?.insert(name.as_str(), &tombstone.encode()[..])?;
+    transaction.open_table(BIRTHS)?.insert(name.as_str(), tombstone.born)?;
     remove_coverage(transaction, name.as_str())
 }
 
@@ -182,6 +200,7 @@ pub(super) fn remove_session(
     }
     for name in subscriptions {
         transaction.open_table(SUBSCRIPTIONS)?.remove(name.as_str())?;
+        transaction.open_table(BIRTHS)?.remove(name.as_str())?;
         remove_coverage(transaction, name.as_str())?;
     }
     Ok(())
@@ -189,8 +208,10 @@ pub(super) fn remove_session(
 
 pub(super) fn remove_tombstones(transaction: &WriteTransaction, names: &[SubscriptionName]) -> Done {
     let mut table = transaction.open_table(TOMBSTONES)?;
+    let mut births = transaction.open_table(BIRTHS)?;
     for name in names {
         table.remove(name.as_str())?;
+        births.remove(name.as_str())?;
     }
     Ok(())
 }

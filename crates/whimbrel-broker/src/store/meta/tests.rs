@@ -2,8 +2,11 @@
 
 use std::fs;
 
+use whimbrel_pubsub::coverage::Ranges;
+
 use super::state::State;
 use super::*;
+use crate::durable::{Known, Step};
 use crate::store::testing::{Folder, entry, origin};
 
 const CHANNEL: ChannelId = ChannelId(3);
@@ -22,6 +25,7 @@ fn fish(generation: u64) -> DurableSubscription {
         selector: Some("sector = 'fish'".to_owned()),
         channels: vec![CHANNEL],
         generation,
+        born: 0,
     }
 }
 
@@ -58,7 +62,7 @@ fn all_is_there_again_after_a_start() {
     assert_eq!(meta.coverage(&name("fish")), coverage);
     assert_eq!(meta.seen(CHANNEL), [(origin(1), 77)]);
     assert_eq!(meta.retained(CHANNEL).unwrap(), [entry(origin(1), 9, 10)]);
-    assert_eq!(meta.tombstone(&name("other")), Some(Tombstone { generation: 5, ends_ms: 5_000 }));
+    assert_eq!(meta.tombstone(&name("other")), Some(Tombstone { generation: 5, ends_ms: 5_000, born: 0 }));
     meta.release(CHANNEL, b"t/u");
     assert_eq!((meta.retained(CHANNEL).unwrap(), meta.retained(ChannelId(4)).unwrap().len()), (vec![], 1));
     meta.forget(CHANNEL, origin(1)).unwrap();
@@ -113,7 +117,7 @@ fn coverage_is_written_by_itself_in_time() {
 #[test]
 fn regression_an_owner_who_ends_many_takes_no_room_of_others() {
     let mut state = State::default();
-    let ended = |ends_ms| Tombstone { generation: 1, ends_ms };
+    let ended = |ends_ms| Tombstone { generation: 1, ends_ms, born: 0 };
     state.unsubscribe(&name("other/fish"), ended(1));
     for at in 0..MOST_TOMBSTONES_OF_OWNER as u64 {
         assert!(state.surplus_tombstones(&name("many/new"), MOST_TOMBSTONES_OF_OWNER).is_empty());
@@ -266,4 +270,48 @@ fn a_file_seems_to_be_written_and_is_not() {
     model.extend([7; 3]);
     check(&model);
     assert!(fs::read(&path).unwrap() == beneath);
+}
+
+#[test]
+fn what_other_brokers_tell_survives_and_the_later_word_counts() {
+    let folder = Folder::new("meta-facts");
+    let told = |born, generation| DurableSubscription { born, ..fish(generation) };
+    let covered = |life, range: Range| {
+        let mut coverage = Coverage::default();
+        coverage.entry(CHANNEL).unwrap().insert(origin(1), range).unwrap();
+        Fact::Covered { name: name("fish"), life, coverage }
+    };
+    let (first, second) = (told(10, 3), told(20, 1));
+    {
+        let meta = Meta::open(&file(&folder), NEVER).unwrap();
+        let facts = [Fact::Kept(first.clone()), covered(first.life(), range(1, 5)), Fact::Kept(told(10, 2))];
+        let steps = meta.learn(&facts, 1_000).unwrap();
+        assert_eq!(
+            steps,
+            [Step::Begin(first.life()), Step::Keep, Step::Keep],
+            "an older generation changes nothing"
+        );
+        meta.learn(&[covered(second.life(), range(1, 9))], 1_000).unwrap();
+    }
+    let meta = Meta::open(&file(&folder), NEVER).unwrap();
+    assert_eq!(meta.known(&name("fish")), Known::Alive(first.life()));
+    let ranges = |meta: &Meta| {
+        let coverage = meta.coverage(&name("fish")).unwrap();
+        coverage.of(CHANNEL).and_then(|coverage| coverage.of(origin(1))).cloned().unwrap_or_default()
+    };
+    assert_eq!(ranges(&meta), Ranges::of(range(1, 5)), "coverage of another life says nothing");
+    assert_eq!(meta.facts_of(&name("fish"), 1_000).len(), 2);
+    let left = Duration::from_secs(9);
+    let ended = Fact::Ended { name: name("fish"), life: first.life(), left };
+    let again = Fact::Kept(told(10, 9));
+    meta.learn(&[ended.clone(), again], 1_000).unwrap();
+    assert_eq!(meta.facts_of(&name("fish"), 1_000), [ended], "one that was away does not bring it back");
+    drop(meta);
+    let meta = Meta::open(&file(&folder), NEVER).unwrap();
+    assert_eq!(meta.known(&name("fish")), Known::Ended(first.life()));
+    meta.learn(&[Fact::Kept(second.clone())], 1_000).unwrap();
+    assert_eq!(meta.known(&name("fish")), Known::Alive(second.life()));
+    assert!(ranges(&meta).is_empty());
+    assert_eq!(meta.names_after(None, 9), [name("fish")]);
+    assert!(meta.names_after(Some(&name("fish")), 9).is_empty());
 }

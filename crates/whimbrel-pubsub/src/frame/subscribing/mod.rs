@@ -10,7 +10,7 @@ use super::telling::{TELLING, parse_telling};
 use super::{FrameError, LONGEST_FILTER, LONGEST_NAME, LONGEST_SELECTOR, Refusal};
 use crate::codec::{Malformed, Parser, put_bytes, put_varint};
 use crate::coverage::{ClusterId, Coverage, LONGEST_COVERAGE, SubscriptionId, Told};
-use crate::message::ChannelId;
+use crate::message::{BrokerId, ChannelId};
 
 /// A frame that a subscriber sends on the stream of its subscription.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +58,8 @@ pub enum Kind {
     Durable {
         /// Its name.
         name: DurableName,
-        /// How often it was attached. 0: once more than the broker knows.
+        /// How often it was attached, this time included. 0: once more than the brokers know. A client that has attached it before
+        /// gives a higher one at each attempt.
         generation: u64,
         /// The subscriber's coverage, acknowledged or not.
         coverage: Coverage,
@@ -110,8 +111,10 @@ pub enum Slow {
 /// A frame that a broker sends on the stream of a subscription.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SubscriptionFrame {
-    /// The subscription is attached.
+    /// The subscription is attached. It is not durable.
     Subscribed(Subscribed),
+    /// The durable subscription is attached.
+    Attached(Attached),
     /// The deliveries and reports about one channel, in this order.
     Told(ChannelId, Vec<Told>),
     /// It was refused, or has ended. The broker sends nothing more.
@@ -129,13 +132,29 @@ pub struct Subscribed {
     pub channels: Vec<ChannelId>,
 }
 
+/// The answer to [`SubscriberFrame::Subscribe`] for a durable subscription.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attached {
+    /// The selector and the channels.
+    pub subscribed: Subscribed,
+    /// How often it was attached, this time included.
+    pub generation: u64,
+    /// The brokers of the cluster that have not confirmed that they keep it: what they take of publishers meanwhile may not come.
+    pub unconfirmed: Vec<BrokerId>,
+}
+
 const SUBSCRIBE: u8 = 1;
 const ACKNOWLEDGE: u8 = 2;
 const END: u8 = 3;
+/// The kind of a durable subscription. 2 was one that is answered with [`Subscribed`].
+const DURABLE: u8 = 3;
 const SUBSCRIBED: u8 = 1;
 // 2 is TELLING.
 const ENDED: u8 = 3;
 const UNSUBSCRIBED: u8 = 4;
+const ATTACHED: u8 = 5;
+/// The most brokers that have not confirmed.
+const MOST_BROKERS: usize = 1_024;
 /// The most channels of a subscription.
 const MOST_CHANNELS: usize = crate::coverage::MOST_CHANNELS;
 
@@ -247,7 +266,7 @@ impl Kind {
                 }
             }
             Self::Durable { name, generation, coverage } => {
-                out.push(2);
+                out.push(DURABLE);
                 put_text(out, name);
                 put_varint(out, *generation);
                 put_bytes(out, &coverage.encode());
@@ -273,7 +292,7 @@ impl Kind {
                     _ => return Err(Malformed),
                 },
             },
-            2 => Self::Durable {
+            DURABLE => Self::Durable {
                 name: text(parser, LONGEST_NAME)?,
                 generation: parser.varint()?,
                 coverage: coverage(parser)?,
@@ -290,9 +309,14 @@ impl SubscriptionFrame {
         match self {
             Self::Subscribed(Subscribed { selector, channels }) => {
                 out.push(SUBSCRIBED);
-                put_optional_text(&mut out, selector.as_deref());
-                put_varint(&mut out, channels.len() as u64);
-                channels.iter().for_each(|channel| put_varint(&mut out, channel.0.into()));
+                put_subscribed(&mut out, selector.as_deref(), channels);
+            }
+            Self::Attached(Attached { subscribed, generation, unconfirmed }) => {
+                out.push(ATTACHED);
+                put_subscribed(&mut out, subscribed.selector.as_deref(), &subscribed.channels);
+                put_varint(&mut out, *generation);
+                put_varint(&mut out, unconfirmed.len() as u64);
+                unconfirmed.iter().for_each(|broker| out.extend_from_slice(&broker.0.to_le_bytes()));
             }
             Self::Told(channel, told) => {
                 let mut telling = super::Telling::new(*channel);
@@ -318,12 +342,16 @@ impl SubscriptionFrame {
     pub fn parse(bytes: &Bytes) -> Result<Self, FrameError> {
         let mut parser = Parser::new(bytes);
         let frame = match parser.byte()? {
-            SUBSCRIBED => {
-                let selector = optional_text(&mut parser, LONGEST_SELECTOR)?;
-                let number = parser.number(MOST_CHANNELS)?;
-                let channels = (0..number).map(|_| u32_of(&mut parser).map(ChannelId));
-                Self::Subscribed(Subscribed { selector, channels: channels.collect::<Result<_, _>>()? })
-            }
+            SUBSCRIBED => Self::Subscribed(subscribed(&mut parser)?),
+            ATTACHED => Self::Attached(Attached {
+                subscribed: subscribed(&mut parser)?,
+                generation: parser.varint()?,
+                unconfirmed: {
+                    let number = parser.number(MOST_BROKERS)?;
+                    let brokers = (0..number).map(|_| parser.array().map(u64::from_le_bytes).map(BrokerId));
+                    brokers.collect::<Result<_, _>>()?
+                },
+            }),
             TELLING => {
                 let (channel, told) = parse_telling(bytes)?;
                 return Ok(Self::Told(channel, told));
@@ -334,6 +362,19 @@ impl SubscriptionFrame {
         };
         whole(&parser, frame)
     }
+}
+
+fn put_subscribed(out: &mut Vec<u8>, selector: Option<&str>, channels: &[ChannelId]) {
+    put_optional_text(out, selector);
+    put_varint(out, channels.len() as u64);
+    channels.iter().for_each(|channel| put_varint(out, channel.0.into()));
+}
+
+fn subscribed(parser: &mut Parser<'_>) -> Result<Subscribed, Malformed> {
+    let selector = optional_text(parser, LONGEST_SELECTOR)?;
+    let number = parser.number(MOST_CHANNELS)?;
+    let channels = (0..number).map(|_| u32_of(parser).map(ChannelId));
+    Ok(Subscribed { selector, channels: channels.collect::<Result<_, _>>()? })
 }
 
 #[cfg(test)]

@@ -49,6 +49,11 @@ fn frames_come_back() {
             selector: Some("price > 10".into()),
             channels: vec![ChannelId(0), ChannelId(7)],
         }),
+        SubscriptionFrame::Attached(Attached {
+            subscribed: Subscribed { selector: None, channels: vec![ChannelId(7)] },
+            generation: 300,
+            unconfirmed: vec![BrokerId(u64::MAX), BrokerId(2)],
+        }),
         SubscriptionFrame::Ended(Refusal::new(RefusalCode::Superseded, "attached elsewhere")),
         SubscriptionFrame::Unsubscribed(true),
     ] {

@@ -6,9 +6,14 @@
 //! heads     3  channel  origins (number), each: origin (16 bytes)  highest sequence
 //! request   4  channel  origin  ranges
 //! denials   5  channel  origin  gone (ranges)  absent (ranges)
+//! stored    6  channel  origin  ranges
+//! confirm   7  channel  origin  ranges
+//! 8 to 13: about durable subscriptions
 //! introduction 20  key (32 bytes)  name  channels (number), each: id  digest (8 bytes)  name  topics (number), each: filter
 //! ranges:   number, each: first sequence  number of further ones
 //! ```
+
+mod word;
 
 use std::time::Duration;
 
@@ -19,23 +24,24 @@ use whimbrel_pubsub::coverage::{ClusterId, MOST_CHANNELS, Range};
 use whimbrel_pubsub::message::{ChannelId, LAST_SEQUENCE, LONGEST_MESSAGE, Message, Origin, Stamp};
 use whimbrel_pubsub::topic::MAX_TOPIC_LEN;
 
-use crate::hub::{Aged, ChannelMap};
+use crate::hub::{Aged, ChannelMap, Word};
 
 /// The application protocol of sessions between brokers.
 pub const PROTOCOL: &str = "whimbrel-mesh/1";
 
-/// The version of the frames. Neighbouring versions work together: to one of version 1, nothing is sent that came later.
+/// The version of the frames. Neighbouring versions work together.
 pub(super) const VERSION: u16 = 2;
+/// The first version with frames about what is on disk, and about durable subscriptions.
+pub(super) const DURABLE: u16 = 2;
 /// The first version whose brokers introduce themselves.
 pub(super) const INTRODUCES: u16 = 2;
 
+/// The most bytes of messages that are put into one frame, or one message.
+pub(super) const FRAME: usize = 16 << 10;
 /// The longest name of a broker or channel, bytes. What is beyond is not told.
 const LONGEST_NAME: usize = 256;
 /// The most topics of a channel that others are told of. Its digest has all.
 const MOST_TOPICS: usize = 64;
-
-/// The most bytes of messages that are put into one frame, or one message.
-pub(super) const FRAME: usize = 16 << 10;
 
 /// The most origins in one frame.
 const MOST_ORIGINS: usize = 1_024;
@@ -57,6 +63,12 @@ pub(super) enum MeshFrame {
     Request(ChannelId, Origin, Vec<Range>),
     /// The ranges of a question that the sender does not have: gone, and never received.
     Denials(ChannelId, Origin, Vec<Range>, Vec<Range>),
+    /// Messages of an origin that the sender has on disk.
+    Stored(ChannelId, Origin, Vec<Range>),
+    /// A question which of these messages are on disk.
+    Confirm(ChannelId, Origin, Vec<Range>),
+    /// Something about durable subscriptions.
+    Word(Word),
 }
 
 /// How a broker introduces itself to another.
@@ -83,9 +95,16 @@ const MESSAGES: u8 = 2;
 const HEADS: u8 = 3;
 const REQUEST: u8 = 4;
 const DENIALS: u8 = 5;
+const STORED: u8 = 6;
+const CONFIRM: u8 = 7;
 const INTRODUCTION: u8 = 20;
 
 impl MeshFrame {
+    /// Whether neighbours of version 1 do not know it.
+    pub(super) fn is_durable(&self) -> bool {
+        matches!(self, Self::Stored(..) | Self::Confirm(..) | Self::Word(_))
+    }
+
     pub(super) fn encode(&self) -> Bytes {
         let mut out = Vec::with_capacity(64);
         match self {
@@ -120,11 +139,15 @@ impl MeshFrame {
                 }
             }
             Self::Request(channel, origin, ranges) => {
-                out.push(REQUEST);
-                put_varint(&mut out, channel.0.into());
-                origin.encode(&mut out);
-                put_ranges(&mut out, ranges);
+                put_question(&mut out, REQUEST, (*channel, *origin), ranges);
             }
+            Self::Stored(channel, origin, ranges) => {
+                put_question(&mut out, STORED, (*channel, *origin), ranges);
+            }
+            Self::Confirm(channel, origin, ranges) => {
+                put_question(&mut out, CONFIRM, (*channel, *origin), ranges);
+            }
+            Self::Word(word) => word::encode(word, &mut out),
             Self::Denials(channel, origin, gone, absent) => {
                 out.push(DENIALS);
                 put_varint(&mut out, channel.0.into());
@@ -175,10 +198,15 @@ impl MeshFrame {
             REQUEST => {
                 Self::Request(channel(&mut parser)?, Origin::parse(&mut parser)?, ranges(&mut parser)?)
             }
+            STORED => Self::Stored(channel(&mut parser)?, Origin::parse(&mut parser)?, ranges(&mut parser)?),
+            CONFIRM => {
+                Self::Confirm(channel(&mut parser)?, Origin::parse(&mut parser)?, ranges(&mut parser)?)
+            }
             DENIALS => {
                 let (channel, origin) = (channel(&mut parser)?, Origin::parse(&mut parser)?);
                 Self::Denials(channel, origin, ranges(&mut parser)?, ranges(&mut parser)?)
             }
+            kind if word::is_word(kind) => Self::Word(word::parse(kind, &mut parser)?),
             _ => return Err(Malformed),
         };
         if parser.is_empty() { Ok(frame) } else { Err(Malformed) }
@@ -243,6 +271,13 @@ fn aged(parser: &mut Parser<'_>, bytes: &Bytes) -> Result<Aged, Malformed> {
     Ok((stamp, message, age))
 }
 
+fn put_question(out: &mut Vec<u8>, kind: u8, (channel, origin): (ChannelId, Origin), ranges: &[Range]) {
+    out.push(kind);
+    put_varint(out, channel.0.into());
+    origin.encode(out);
+    put_ranges(out, ranges);
+}
+
 fn put_ranges(out: &mut Vec<u8>, ranges: &[Range]) {
     put_varint(out, ranges.len() as u64);
     for range in ranges {
@@ -268,6 +303,9 @@ mod tests {
     use whimbrel_pubsub::message::{BrokerId, Draft, Hlc, PartitionId};
 
     use super::*;
+    use crate::durable::Life;
+    use crate::store::{DurableSubscription, Fact, SubscriptionName};
+    use whimbrel_pubsub::coverage::Coverage;
 
     #[test]
     fn frames_come_back() {
@@ -277,6 +315,22 @@ mod tests {
         let aged = (stamp, message, Duration::from_millis(40));
         let ranges = vec![Range { first: 1, last: 3 }, Range { first: 9, last: 9 }];
         let channel = ChannelId(70_000);
+        let mut coverage = Coverage::default();
+        coverage.entry(channel).unwrap().insert(origin, ranges[0]).unwrap();
+        let (name, life) =
+            (SubscriptionName::new("0a0b/board").unwrap(), Life { born: 1 << 60, generation: 3 });
+        let subscription = DurableSubscription {
+            name: name.clone(),
+            owner: vec![10, 11],
+            filter: "prices/#".into(),
+            selector: Some("price > 10".into()),
+            channels: vec![channel],
+            generation: life.generation,
+            born: life.born,
+        };
+        let strange = DurableSubscription { owner: vec![10], ..subscription.clone() };
+        let strange = MeshFrame::Word(Word::Fact(Fact::Kept(strange)));
+        assert_eq!(MeshFrame::parse(&strange.encode()), None, "a name of another owner");
         for frame in [
             MeshFrame::Hello(Hello { version: 1, cluster: ClusterId(8), origin, channels: vec![channel] }),
             MeshFrame::Introduction(Introduction {
@@ -292,7 +346,19 @@ mod tests {
             MeshFrame::Messages(channel, vec![aged.clone(), aged]),
             MeshFrame::Heads(channel, vec![(origin, 12)]),
             MeshFrame::Request(channel, origin, ranges.clone()),
-            MeshFrame::Denials(channel, origin, ranges, Vec::new()),
+            MeshFrame::Denials(channel, origin, ranges.clone(), Vec::new()),
+            MeshFrame::Stored(channel, origin, ranges.clone()),
+            MeshFrame::Confirm(channel, origin, ranges),
+            MeshFrame::Word(Word::Fact(Fact::Kept(subscription))),
+            MeshFrame::Word(Word::Fact(Fact::Covered { name: name.clone(), life, coverage })),
+            MeshFrame::Word(Word::Fact(Fact::Ended {
+                name: name.clone(),
+                life,
+                left: Duration::from_secs(9),
+            })),
+            MeshFrame::Word(Word::Confirmed { name, life }),
+            MeshFrame::Word(Word::ToldAll),
+            MeshFrame::Word(Word::TellAll),
         ] {
             assert_eq!(MeshFrame::parse(&frame.encode()), Some(frame));
         }

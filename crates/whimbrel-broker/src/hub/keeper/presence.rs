@@ -1,0 +1,97 @@
+//! Who is attached, and since when others are away.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::Notify;
+
+use super::super::Hub;
+use super::lock;
+use crate::hub::signal::Signal;
+use crate::store::SubscriptionName;
+
+/// The durable subscriptions that are attached here, or were.
+#[derive(Debug, Default)]
+pub(super) struct Presences {
+    all: Mutex<BTreeMap<SubscriptionName, Presence>>,
+    last: AtomicU64,
+}
+
+/// Whether a durable subscription is attached.
+#[derive(Clone, Debug)]
+pub(super) enum Presence {
+    /// It is.
+    Attached { number: u64, generation: u64, signal: Arc<Signal> },
+    /// It is not, since this time, milliseconds since 1970.
+    Away(u64),
+}
+
+/// A place for the attachment of a subscription. Dropping it leaves it.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) hub: Arc<Hub>,
+    pub(super) name: SubscriptionName,
+    number: u64,
+    pub(super) signal: Arc<Signal>,
+}
+
+impl Presences {
+    /// Gives the place to an attachment, which wakes whoever waits for `notify`. A former one is superseded.
+    pub(super) fn enter(
+        &self,
+        hub: &Arc<Hub>,
+        name: &SubscriptionName,
+        generation: u64,
+        notify: Arc<Notify>,
+    ) -> Place {
+        let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+        let signal = Arc::new(Signal::of(notify));
+        let attached = Presence::Attached { number, generation, signal: Arc::clone(&signal) };
+        let former = lock(&self.all).insert(name.clone(), attached);
+        if let Some(Presence::Attached { signal, .. }) = former {
+            signal.supersede();
+        }
+        Place { hub: Arc::clone(hub), name: name.clone(), number, signal }
+    }
+
+    /// Another broker has a later generation: an earlier one that is attached here has to end. Returns whether it was here.
+    pub(super) fn give_way(&self, name: &SubscriptionName, later: u64) -> bool {
+        match lock(&self.all).get(name) {
+            Some(Presence::Attached { generation, signal, .. }) if *generation < later => {
+                signal.supersede();
+                true
+            }
+            presence => presence.is_some(),
+        }
+    }
+
+    /// The subscription was ended.
+    pub(super) fn end(&self, name: &SubscriptionName) {
+        if let Some(Presence::Attached { signal, .. }) = lock(&self.all).remove(name) {
+            signal.supersede();
+        }
+    }
+
+    /// A subscription was ended by who had it.
+    pub(super) fn forget(&self, name: &SubscriptionName) {
+        lock(&self.all).remove(name);
+    }
+
+    /// Whether a subscription is attached, if it ever was since the start.
+    pub(super) fn of(&self, name: &SubscriptionName) -> Option<Presence> {
+        lock(&self.all).get(name).cloned()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let wall_ms = self.hub.clock.now().wall_ms;
+        let mut all = lock(&self.hub.keeper.presences.all);
+        if let Some(presence) = all.get_mut(&self.name)
+            && matches!(presence, Presence::Attached { number, .. } if *number == self.number)
+        {
+            *presence = Presence::Away(wall_ms);
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! What brokers tell each other about durable subscriptions.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use whimbrel_pubsub::coverage::Coverage;
+
+use super::{
+    DurableSubscription, MOST_TOMBSTONES_OF_OWNER, Meta, MetaError, SubscriptionName, Tombstone, tables,
+};
+use crate::durable::{Known, Life, Step};
+
+/// The longest that the memory of an ended subscription may last (30 days).
+pub const LONGEST_MEMORY: Duration = Duration::from_secs(30 * 24 * 3_600);
+
+/// Something that a broker knows about a durable subscription.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fact {
+    /// There is one.
+    Kept(DurableSubscription),
+    /// A part of its coverage.
+    Covered {
+        /// Its name.
+        name: SubscriptionName,
+        /// Its life.
+        life: Life,
+        /// The part.
+        coverage: Coverage,
+    },
+    /// It was ended.
+    Ended {
+        /// Its name.
+        name: SubscriptionName,
+        /// Its life.
+        life: Life,
+        /// How long that is still remembered.
+        left: Duration,
+    },
+}
+
+/// A change that facts make.
+enum Change {
+    /// The subscription, and whether its coverage begins anew.
+    Keep(DurableSubscription, bool),
+    End(SubscriptionName, Tombstone),
+}
+
+impl Fact {
+    /// The subscription.
+    pub fn name(&self) -> &SubscriptionName {
+        match self {
+            Self::Kept(subscription) => &subscription.name,
+            Self::Covered { name, .. } | Self::Ended { name, .. } => name,
+        }
+    }
+}
+
+impl Meta {
+    /// The knowledge about a name.
+    pub fn known(&self, name: &SubscriptionName) -> Known {
+        self.writer.state().known(name)
+    }
+
+    /// All that is known about a name. `wall_ms` is the time of day, milliseconds since 1970.
+    pub fn facts_of(&self, name: &SubscriptionName, wall_ms: u64) -> Vec<Fact> {
+        let state = self.writer.state();
+        if let Some(subscription) = state.subscription(name) {
+            let subscription = DurableSubscription::clone(subscription);
+            let coverage = state.coverage(name).cloned().unwrap_or_default();
+            drop(state);
+            let life = subscription.life();
+            let covered = coverage.parts().into_iter().map(|coverage| Fact::Covered {
+                name: name.clone(),
+                life,
+                coverage,
+            });
+            return std::iter::once(Fact::Kept(subscription)).chain(covered).collect();
+        }
+        let ended = state.tombstone(name).map(|tombstone| Fact::Ended {
+            name: name.clone(),
+            life: tombstone.life(),
+            left: Duration::from_millis(tombstone.ends_ms.saturating_sub(wall_ms)),
+        });
+        ended.into_iter().collect()
+    }
+
+    /// The next names behind `after` of subscriptions that are there or were ended, at most `most`.
+    pub fn names_after(&self, after: Option<&SubscriptionName>, most: usize) -> Vec<SubscriptionName> {
+        self.writer.state().names_after(after, most)
+    }
+
+    /// Takes what another broker tells, in one transaction. It is on disk when this returns, but coverage, which is written later. Returns the
+    /// consequence of each fact.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn learn(&self, facts: &[Fact], wall_ms: u64) -> Result<Vec<Step>, MetaError> {
+        let _one = self.writer.changing();
+        let (steps, changes) = self.consequences(facts, wall_ms);
+        if !changes.is_empty() {
+            self.writer.write_now(
+                |transaction| {
+                    changes.iter().try_for_each(|change| match change {
+                        Change::Keep(subscription, is_anew) => {
+                            tables::put_subscription(transaction, subscription, *is_anew)
+                        }
+                        Change::End(name, tombstone) => tables::put_tombstone(transaction, name, *tombstone),
+                    })
+                },
+                |state| {
+                    for change in &changes {
+                        match change {
+                            Change::Keep(subscription, is_anew) => state.subscribe(subscription, *is_anew),
+                            Change::End(name, tombstone) => state.unsubscribe(name, *tombstone),
+                        }
+                    }
+                },
+            )?;
+        }
+        for fact in facts {
+            if let Fact::Covered { name, life, coverage } = fact {
+                self.add_coverage(name, *life, coverage);
+            }
+        }
+        self.forget_surplus(&changes)?;
+        Ok(steps)
+    }
+
+    fn consequences(&self, facts: &[Fact], wall_ms: u64) -> (Vec<Step>, Vec<Change>) {
+        let state = self.writer.state();
+        // What an earlier fact of the same batch has changed.
+        let mut changed: BTreeMap<&SubscriptionName, (Known, Option<DurableSubscription>)> = BTreeMap::new();
+        let (mut steps, mut changes, mut room) = (Vec::new(), Vec::new(), state.room());
+        for fact in facts {
+            let name = fact.name();
+            let (known, kept) = changed.get(name).cloned().unwrap_or_else(|| {
+                (state.known(name), state.subscription(name).map(|kept| DurableSubscription::clone(kept)))
+            });
+            let step = match fact {
+                Fact::Kept(told) => match known.hear_alive(told.life()) {
+                    Step::GoOn(life) => match kept
+                        .filter(|kept| kept.selects_as(told) && kept.owner == told.owner)
+                    {
+                        Some(kept) => {
+                            let kept =
+                                DurableSubscription { born: life.born, generation: life.generation, ..kept };
+                            changed.insert(name, (Known::Alive(life), Some(kept.clone())));
+                            changes.push(Change::Keep(kept, false));
+                            Step::GoOn(life)
+                        }
+                        // Brokers that agree on a life agree on what it selects.
+                        None => Step::Keep,
+                    },
+                    Step::Begin(_) if known == Known::Nothing && room == 0 => Step::Keep,
+                    Step::Begin(life) => {
+                        room -= usize::from(known == Known::Nothing);
+                        changed.insert(name, (Known::Alive(life), Some(told.clone())));
+                        changes.push(Change::Keep(told.clone(), true));
+                        Step::Begin(life)
+                    }
+                    step => step,
+                },
+                Fact::Ended { life, left, .. } => {
+                    let step = known.hear_ended(*life);
+                    let has_room = kept.is_some() || state.has_room_for_tombstone(name).is_ok();
+                    if let (Step::End(life), true) = (step, has_room) {
+                        let ends_ms = wall_ms.saturating_add((*left).min(LONGEST_MEMORY).as_millis() as u64);
+                        let tombstone = Tombstone { generation: life.generation, ends_ms, born: life.born };
+                        changed.insert(name, (Known::Ended(life), None));
+                        changes.push(Change::End(name.clone(), tombstone));
+                    }
+                    step
+                }
+                Fact::Covered { .. } => Step::Keep,
+            };
+            steps.push(step);
+        }
+        (steps, changes)
+    }
+
+    /// Adds coverage, if it is of the life that is known. What is too much comes again.
+    fn add_coverage(&self, name: &SubscriptionName, life: Life, coverage: &Coverage) {
+        let mut state = self.writer.state();
+        if !matches!(state.known(name), Known::Alive(known) if known.is_same(life)) {
+            return;
+        }
+        for (channel, coverage) in coverage.iter() {
+            for (origin, ranges) in coverage.iter() {
+                ranges.iter().for_each(|range| drop(state.add(name, channel, origin, range)));
+            }
+        }
+        drop(state);
+        self.writer.write_later();
+    }
+
+    fn forget_surplus(&self, changes: &[Change]) -> Result<(), MetaError> {
+        for change in changes {
+            let Change::End(name, _) = change else { continue };
+            let surplus = self.writer.state().surplus_tombstones(name, MOST_TOMBSTONES_OF_OWNER + 1);
+            if !surplus.is_empty() {
+                self.writer.write_now(
+                    |transaction| tables::remove_tombstones(transaction, &surplus),
+                    |state| state.forget_tombstones(&surplus),
+                )?;
+            }
+        }
+        Ok(())
+    }
+}
