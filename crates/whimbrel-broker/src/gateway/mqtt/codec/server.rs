@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn answers_are_read() {
         let read = |first, body: &'static [u8], version| ServerPacket::read(first, body, version).unwrap();
-        let body = &[1, 0, 14, 0x21, 0, 9, 0x27, 0, 1, 0, 0, 0x24, 1, 0x13, 0, 30];
+        let body = &[1, 0, 13, 0x21, 0, 9, 0x27, 0, 1, 0, 0, 0x24, 1, 0x13, 0, 30];
         let ServerPacket::Connack(accepted) = read(0x20, body, Version::V5) else { panic!() };
         assert!(accepted.session_present && accepted.retains);
         assert_eq!((accepted.receive_maximum, accepted.maximum_packet), (9, 65_536));
