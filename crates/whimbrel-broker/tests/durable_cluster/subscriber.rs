@@ -53,7 +53,7 @@ impl Subscriber {
                     }
                 }
                 Next::Told(Told::Covers(cover)) => {
-                    drop(self.state.insert(cover.origin, cover.range));
+                    self.state.insert(cover.origin, cover.range).ok();
                 }
                 Next::Told(Told::Fate { cover, fate: Fate::Gone, .. }) => {
                     return Err(format!("{cover:?} is told as gone"));
@@ -66,7 +66,9 @@ impl Subscriber {
         if acknowledges {
             let new = reader.acknowledge(&self.state).map_err(|error| error.to_string())?;
             let kept = node.disk.subscriptions[self.at].as_mut().unwrap();
-            new.into_iter().for_each(|(origin, range)| drop(kept.coverage.insert(origin, range)));
+            new.into_iter().for_each(|(origin, range)| {
+                kept.coverage.insert(origin, range).ok();
+            });
         }
         Ok(())
     }
