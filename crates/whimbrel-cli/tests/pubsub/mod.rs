@@ -1,4 +1,5 @@
 //! Subscribers as processes.
+#![allow(dead_code, reason = "each test file uses a part")]
 
 pub(crate) mod disk;
 

@@ -189,3 +189,19 @@ impl Gateway {
         drop(tokio::time::timeout(FAREWELL, farewell).await);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::door::Wire;
+    use super::{handshake, session};
+
+    fn of_future<A, B, C, D, E, R>(_: impl Fn(A, B, C, D, E) -> R) -> usize {
+        size_of::<R>()
+    }
+
+    #[test]
+    fn the_task_of_a_client_that_is_idle_is_small() {
+        let sizes = (of_future(handshake::run), size_of::<session::Session<Box<dyn Wire>>>());
+        assert!(sizes.0 <= 1_536 && sizes.1 <= 1_536, "a task and its session, bytes: {sizes:?}");
+    }
+}
