@@ -202,11 +202,9 @@ impl Subscriptions {
         let hub = Arc::clone(&self.gateway.hub);
         let from = self.turn.take().unwrap_or_default();
         let keys: Vec<_> = {
-            let ready = |(key, subscription): (&String, &Box<Subscription>)| {
-                subscription.is_ready().then(|| key.clone())
-            };
             let (behind, before) = (self.by_filter.range(from.clone()..), self.by_filter.range(..from));
-            behind.chain(before).filter_map(ready).collect()
+            let ready = behind.chain(before).filter(|(_, subscription)| subscription.is_ready());
+            ready.map(|(key, _)| key.clone()).collect()
         };
         for key in keys {
             let Some(subscription) = self.by_filter.get_mut(&key) else { continue };
