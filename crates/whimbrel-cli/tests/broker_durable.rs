@@ -6,7 +6,7 @@ mod common;
 mod pubsub;
 
 use std::io::Write;
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
 use common::{Home, Running, assert_fails, whimbrel};

@@ -169,7 +169,10 @@ impl Hub {
             }
             ChannelReader { id, reader, alike: self.kinds().of(id, selection, form), notes: false }
         };
-        rooms.map(read).collect()
+        let mut readers: Vec<_> = rooms.map(read).collect();
+        // Most have one, and many of them are idle.
+        readers.shrink_to_fit();
+        readers
     }
 }
 

@@ -352,8 +352,11 @@ impl Reader {
 
     /// Makes room for origins that became known here, with what is covered of them.
     pub(super) fn adopt(&mut self, channel: &Channel) {
-        self.readings.resize_with(channel.log_indices(), Reading::default);
-        self.origins.resize(channel.log_indices(), None);
+        // There are few origins and many readers.
+        let most = channel.log_indices();
+        self.readings.reserve_exact(most.saturating_sub(self.readings.len()));
+        self.readings.resize_with(most, Reading::default);
+        self.origins.resize(most, None);
         for (index, log) in channel.logs() {
             let (place, origin) = (index.place(), Some(log.origin()));
             if self.origins[place] != origin {

@@ -1,5 +1,4 @@
 //! A small disk, which is soon full.
-#![allow(dead_code, reason = "each test file uses a part")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

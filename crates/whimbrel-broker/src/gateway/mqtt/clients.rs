@@ -184,8 +184,8 @@ impl Place {
         SessionName { user, client }
     }
 
-    /// The session could not be ended on disk. It is tried again.
-    pub(super) fn is_not_over(self) {
+    /// The session could not be ended on disk. That is tried again.
+    pub(super) fn try_again(self) {
         self.clients.lock().over.insert(self.name.clone());
     }
 
@@ -260,7 +260,7 @@ mod tests {
         assert!(
             clients.take_over().is_none() && clients.try_enter(&(None, "stays away".to_owned())).is_err()
         );
-        place.is_not_over();
+        place.try_again();
         assert!(clients.take_over().is_some(), "it is tried again");
         assert!(clients.lock().over.is_empty());
     }

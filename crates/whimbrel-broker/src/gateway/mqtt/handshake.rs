@@ -43,14 +43,17 @@ pub(super) async fn run(
     guest: Guest,
     stop: watch::Receiver<()>,
 ) {
+    // Boxed: nothing of it is left in those who are in.
+    let entering = Box::pin(enter(&gateway, &door, stream, &guest));
     let entered = tokio::select! {
-        entered = enter(&gateway, &door, stream, &guest) => entered,
+        entered = entering => entered,
         () = guest.evicted() => None,
     };
     if let Some((connected, link, out)) = entered
         && guest.settle()
     {
-        connected.session(gateway, (link, from), out, stop).await;
+        let session = Box::pin(connected.session(gateway, (link, from), out, stop)).await;
+        session.run().await;
     }
 }
 
@@ -168,7 +171,8 @@ impl Connected {
         (link, from): (Link<S>, SocketAddr),
         out: Out,
         stop: watch::Receiver<()>,
-    ) where
+    ) -> Box<Session<S>>
+    where
         S: AsyncRead + AsyncWrite,
     {
         let Self { client, admitted, place, away, terms, window } = self;
@@ -196,7 +200,7 @@ impl Connected {
         if is_stored {
             keep_later(&gateway.hub, &place.session(), (terms.expiry, None), subscriptions.lines());
         }
-        let session = Session {
+        Box::new(Session {
             gateway,
             admitted,
             changes,
@@ -209,8 +213,7 @@ impl Connected {
             is_stored,
             fault,
             stop,
-        };
-        session.run().await;
+        })
     }
 }
 

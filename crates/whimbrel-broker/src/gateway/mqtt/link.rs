@@ -13,7 +13,9 @@ const FLUSH: Duration = Duration::from_secs(2);
 /// How long what a client still sends is read after that: closing over unread bytes would reset the connection, and lose the answers.
 const LINGER: Duration = Duration::from_millis(500);
 /// The fewest bytes for which room is made before a read: a client that is idle costs no more.
-const LEAST: usize = 1 << 10;
+const LEAST: usize = 256;
+/// Memory beyond this is given back once nothing is in it.
+const SMALL: usize = 4 << 10;
 /// The most.
 const MOST: usize = 64 << 10;
 
@@ -113,7 +115,7 @@ pub(super) fn take_packet(input: &mut BytesMut, most: usize) -> Result<Option<(u
 
 /// Gives back memory that a burst needed.
 pub(super) fn shrink(bytes: &mut BytesMut) {
-    if bytes.is_empty() && bytes.capacity() > 4 * LEAST {
+    if bytes.is_empty() && bytes.capacity() > SMALL {
         *bytes = BytesMut::new();
     }
 }

@@ -72,8 +72,13 @@ enum End {
 
 impl<S: AsyncRead + AsyncWrite> Session<S> {
     /// Serves the client until its connection ends, and leaves what is kept of it.
-    pub(super) async fn run(mut self) {
+    pub(super) async fn run(mut self: Box<Self>) {
         let end = self.serve().await;
+        // Boxed, as all that an idle client does not do: there are many of them, and each would have room for it.
+        Box::pin(self.leave(end)).await;
+    }
+
+    async fn leave(self: Box<Self>, end: End) {
         let Self {
             gateway,
             admitted,
@@ -85,7 +90,7 @@ impl<S: AsyncRead + AsyncWrite> Session<S> {
             subscriptions,
             is_stored,
             ..
-        } = self;
+        } = *self;
         if let End::Fault(Fault { reason, why }) = &end {
             outgoing.out.disconnect(*reason, why);
         }
@@ -205,41 +210,60 @@ impl<S: AsyncRead + AsyncWrite> Session<S> {
             let packet = take_packet(&mut self.link.input, self.gateway.limits.max_packet)?;
             let Some((first, body)) = packet else { break };
             let packet = Packet::read(first, &body, Some(self.terms.version))?;
-            if let Some(end) = self.handle(packet).await? {
+            let is_slow = self.needs_disk(&packet);
+            let handled =
+                if is_slow { Box::pin(self.handle_slowly(packet)).await } else { self.handle(packet) };
+            if let Some(end) = handled? {
                 return Ok(Some(end));
             }
         }
         Ok(None)
     }
 
-    async fn handle(&mut self, packet: Packet<'_>) -> Result<Option<End>, Fault> {
+    /// Whether a packet may have to wait for the disk before it is answered.
+    fn needs_disk(&self, packet: &Packet<'_>) -> bool {
+        match packet {
+            Packet::Subscribe { .. } | Packet::Unsubscribe { .. } => true,
+            Packet::Publish(publish) => !self.is_stored && self.incoming.keeps(publish),
+            _ => false,
+        }
+    }
+
+    async fn handle_slowly(&mut self, packet: Packet<'_>) -> Result<Option<End>, Fault> {
+        match packet {
+            Packet::Subscribe { id, properties, filters } => {
+                let (reasons, why) = self.subscriptions.subscribe(&properties, &filters).await;
+                if self.is_stored || self.subscriptions.are_durable() {
+                    self.store().await?;
+                }
+                self.outgoing.out.suback(id, &reasons, &why);
+            }
+            Packet::Unsubscribe { id, filters } => {
+                let reasons = self.subscriptions.unsubscribe(&filters).await?;
+                if self.is_stored {
+                    self.store().await?;
+                }
+                self.outgoing.out.unsuback(id, &reasons);
+            }
+            packet => {
+                self.store().await?;
+                return self.handle(packet);
+            }
+        }
+        Ok(None)
+    }
+
+    fn handle(&mut self, packet: Packet<'_>) -> Result<Option<End>, Fault> {
         match packet {
             Packet::Publish(publish) => {
-                if !self.is_stored && self.incoming.keeps(&publish) {
-                    Box::pin(self.store()).await?;
-                }
                 let is_named = self.subscriptions.has_no_local();
                 self.incoming.publish(&publish, is_named, &mut self.outgoing.out)?;
             }
             // One that is not known was acknowledged before.
             Packet::Puback(id) => drop(self.outgoing.acknowledged(id)),
             Packet::Pubrel(id) => self.incoming.release(id, &mut self.outgoing.out)?,
-            Packet::Subscribe { id, properties, filters } => {
-                // It is seldom, and a client that is idle should not have room for it.
-                let subscribed = Box::pin(self.subscriptions.subscribe(&properties, &filters));
-                let (reasons, why) = subscribed.await;
-                if self.is_stored || self.subscriptions.are_durable() {
-                    Box::pin(self.store()).await?;
-                }
-                self.outgoing.out.suback(id, &reasons, &why);
-            }
-            Packet::Unsubscribe { id, filters } => {
-                let reasons = Box::pin(self.subscriptions.unsubscribe(&filters)).await?;
-                if self.is_stored {
-                    Box::pin(self.store()).await?;
-                }
-                self.outgoing.out.unsuback(id, &reasons);
-            }
+            // They were handled slowly.
+            Packet::Subscribe { .. } | Packet::Unsubscribe { .. } => {}
             Packet::Pingreq => self.outgoing.out.pingresp(),
             Packet::Disconnect { reason, session_expiry } => {
                 if let Some(seconds) = session_expiry {

@@ -131,7 +131,7 @@ impl Subscriptions {
         let Some(former) = self.by_filter.get(&key) else {
             let subscription =
                 Subscription::attach(&hub, whose, wanted, form, notify).await.map_err(fault_of)?;
-            self.by_filter.insert(key, subscription);
+            self.by_filter.insert(key, Box::new(subscription));
             return Ok(());
         };
         let goes_on =
@@ -143,7 +143,7 @@ impl Subscriptions {
             }
             let subscription =
                 Subscription::attach(&hub, whose, wanted.clone(), form, notify).await.map_err(fault_of)?;
-            self.by_filter.insert(key.clone(), subscription);
+            self.by_filter.insert(key.clone(), Box::new(subscription));
         }
         let values = wanted
             .wants_values

@@ -27,7 +27,8 @@ pub(super) struct Subscriptions {
     pub(super) form: Form,
     /// The client as reports name it.
     pub(super) known: Arc<Client>,
-    pub(super) by_filter: BTreeMap<String, Subscription>,
+    /// Boxed: a map has room for several in a row, and most clients have one.
+    pub(super) by_filter: BTreeMap<String, Box<Subscription>>,
     /// Seats in groups, by the texts with which the client subscribed.
     pub(super) shared: BTreeMap<String, Shared>,
     /// Where the next round begins, so that no subscription waits for others forever.
@@ -74,7 +75,7 @@ impl Subscriptions {
             return Err(Fault::new(Reason::NOT_AUTHORIZED, why));
         }
         let shared = self.shared.values().map(Shared::filter);
-        let mut filters = self.by_filter.values().map(Subscription::filter).chain(shared);
+        let mut filters = self.by_filter.values().map(|subscription| subscription.filter()).chain(shared);
         match filters.find(|filter| !self.admitted.may_subscribe(filter)) {
             Some(filter) => Err(not_permitted(filter)),
             None => Ok(()),
@@ -111,7 +112,7 @@ impl Subscriptions {
             }
             let whose = Whose { client: self.client, known: &self.known, session: self.session.as_ref() };
             match Subscription::resume(&hub, whose, parked.clone(), self.form, &self.notify).await {
-                Ok(subscription) => drop(self.by_filter.insert(filter, subscription)),
+                Ok(subscription) => drop(self.by_filter.insert(filter, Box::new(subscription))),
                 // What the disk has is not given up for its trouble.
                 Err(refusal) if refusal.code == RefusalCode::Unavailable => {
                     self.unattached.push(parked);
@@ -139,13 +140,13 @@ impl Subscriptions {
     /// Returns the subscriptions as they are kept while the client is away.
     pub(super) fn park(self) -> (Vec<Parked>, BTreeMap<String, Shared>) {
         let shared = self.shared.into_iter().map(|(text, shared)| (text, shared.park()));
-        let attached = self.by_filter.into_values().map(Subscription::park);
+        let attached = self.by_filter.into_values().map(|subscription| subscription.park());
         (attached.chain(self.unattached).collect(), shared.collect())
     }
 
     /// The subscriptions as they are kept on disk.
     pub(super) fn lines(&self) -> Vec<Line> {
-        let attached = self.by_filter.values().filter_map(Subscription::line);
+        let attached = self.by_filter.values().filter_map(|subscription| subscription.line());
         let unattached = self.unattached.iter().filter_map(Parked::line);
         let shared = self.shared.iter().map(|(text, shared)| shared.line(text));
         attached.chain(unattached).chain(shared).collect()
@@ -153,7 +154,7 @@ impl Subscriptions {
 
     /// Whether one of them is on disk.
     pub(super) fn are_durable(&self) -> bool {
-        self.by_filter.values().any(Subscription::is_durable)
+        self.by_filter.values().any(|subscription| subscription.is_durable())
     }
 
     /// Ends a subscription's part on disk, if it has one.
@@ -180,7 +181,7 @@ impl Subscriptions {
     pub(super) async fn unsubscribe(&mut self, filters: &[&str]) -> Result<Vec<Reason>, Fault> {
         let mut reasons = Vec::with_capacity(filters.len());
         for filter in filters {
-            if self.by_filter.get(*filter).is_some_and(Subscription::is_durable) {
+            if self.by_filter.get(*filter).is_some_and(|subscription| subscription.is_durable()) {
                 self.end_on_disk(filter).await?;
             }
             reasons.push(match (self.by_filter.remove(*filter), self.shared.remove(*filter)) {
@@ -201,10 +202,9 @@ impl Subscriptions {
         let hub = Arc::clone(&self.gateway.hub);
         let from = self.turn.take().unwrap_or_default();
         let keys: Vec<_> = {
-            let ready =
-                |(key, subscription): (&String, &Subscription)| subscription.is_ready().then(|| key.clone());
             let (behind, before) = (self.by_filter.range(from.clone()..), self.by_filter.range(..from));
-            behind.chain(before).filter_map(ready).collect()
+            let ready = behind.chain(before).filter(|(_, subscription)| subscription.is_ready());
+            ready.map(|(key, _)| key.clone()).collect()
         };
         for key in keys {
             let Some(subscription) = self.by_filter.get_mut(&key) else { continue };

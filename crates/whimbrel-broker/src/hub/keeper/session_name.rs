@@ -78,7 +78,7 @@ mod tests {
         #[test]
         fn a_name_is_written_and_read(user: Option<String>, client: String, bytes: Vec<u8>) {
             let name = SessionName { user, client };
-            prop_assert_eq!(SessionName::parse(&name.encode()), Some(name.clone()));
+            prop_assert_eq!(SessionName::parse(&name.encode()), Some(name));
             if let Some(name) = SessionName::parse(&bytes) {
                 prop_assert_eq!(name.encode(), bytes);
             }

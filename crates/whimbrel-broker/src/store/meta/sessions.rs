@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(crash(&file, &copy), [found(session(Some(9)), &[1, 3])]);
         assert_eq!((meta.ended_sessions(8).len(), meta.ended_sessions(9)), (0, vec![b"boat".to_vec()]));
         meta.put_received(b"boat", 4, Some(publication(4)));
-        meta.end_session(Some(b"boat"), &[kept.name.clone()]).unwrap();
+        meta.end_session(Some(b"boat"), std::slice::from_ref(&kept.name)).unwrap();
         meta.soon().done().await.unwrap();
         assert_eq!(crash(&file, &copy), []);
         assert!(meta.subscription(&kept.name).is_none() && meta.tombstone(&kept.name).is_none());

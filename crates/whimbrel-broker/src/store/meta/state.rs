@@ -19,6 +19,8 @@ const MOST_ROWS: usize = 10_000;
 
 type CoverageKey = (SubscriptionName, ChannelId, Origin);
 type RetainedKey = (ChannelId, Vec<u8>);
+/// A session and a packet identifier.
+type ReceivedKey = (Vec<u8>, u16);
 
 /// All but the last values.
 #[derive(Debug, Default)]
@@ -35,7 +37,7 @@ pub(super) struct State {
     sessions: BTreeMap<Vec<u8>, u64>,
     dirty_sessions: BTreeMap<Vec<u8>, Session>,
     /// Messages at QoS 2 that came, or were released, and are not written yet.
-    received: BTreeMap<(Vec<u8>, u16), Option<Publication>>,
+    received: BTreeMap<ReceivedKey, Option<Publication>>,
 }
 
 #[derive(Debug)]
@@ -51,7 +53,7 @@ pub(super) struct Changes {
     pub(super) origins: Vec<((ChannelId, Origin), u64)>,
     pub(super) retained: Vec<(RetainedKey, Option<Vec<u8>>)>,
     pub(super) sessions: Vec<(Vec<u8>, Session)>,
-    pub(super) received: Vec<((Vec<u8>, u16), Option<Publication>)>,
+    pub(super) received: Vec<(ReceivedKey, Option<Publication>)>,
 }
 
 /// The part of a name that says whose it is, in front of the first slash.
