@@ -3,7 +3,7 @@
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
@@ -72,18 +72,19 @@ impl Brokers {
         &self.folder
     }
 
-    /// Kills a broker and starts it again with the same files, at the same address. Returns how long it took from the start until it listened.
-    pub(crate) async fn kill_and_restart(&mut self, at: usize) -> anyhow::Result<Duration> {
+    /// Kills a broker and starts it again with the same files, at the same address. Returns when it was started, and how long
+    /// it took until it listened.
+    pub(crate) async fn kill_and_restart(&mut self, at: usize) -> anyhow::Result<(Instant, Duration)> {
         self.all[at].kill().await?;
         let config = self.folder.join(format!("{at}.toml"));
         let text = std::fs::read_to_string(&config)?;
         let (_, address) = self.addresses[at].rsplit_once('@').context("no address in a URL")?;
         std::fs::write(&config, text.replace("127.0.0.1:0", address))?;
-        let began = std::time::Instant::now();
+        let began = Instant::now();
         let (child, ..) = run_ours(&config).await?;
         let took = began.elapsed();
         self.all[at] = child;
-        Ok(took)
+        Ok((began, took))
     }
 
     async fn start_ours(&mut self, number: usize, settings: &str) -> anyhow::Result<()> {

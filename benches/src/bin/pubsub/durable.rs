@@ -9,12 +9,19 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use serde::Serialize;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
+use whimbrel::{Endpoint, MessageStream, Mocket};
 use whimbrel_broker::store::{Entry, Log, Store, StoreSettings};
+use whimbrel_pubsub::coverage::Coverage;
+use whimbrel_pubsub::frame::Kind;
 use whimbrel_pubsub::message::{BrokerId, ChannelId, Draft, Hlc, Message, Origin, PartitionId, Stamp};
 
 use crate::brokers::{Brokers, Make};
-use crate::client::Outlet;
+use crate::client::{self, Outlet};
+use crate::walk::walk;
 
+/// How long the first message may take to come.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// Bytes of a payload.
 const SIZE: usize = 128;
 const CHANNEL: &str = "[[channel]]\nname = 'all'\ntopics = '#'\ndurable = true\n";
@@ -40,17 +47,34 @@ pub(crate) struct Durable {
 }
 
 /// The figures of a run.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Figures {
     /// Messages acknowledged a second through a broker, by its log alone, and by the bare loop with groups as large as the log's.
     pub(crate) broker: f64,
     pub(crate) log: f64,
     pub(crate) bare: f64,
+    /// The first two over the third, percent.
+    pub(crate) broker_share: f64,
+    pub(crate) log_share: f64,
     /// Messages of a group of the log alone.
     pub(crate) group: f64,
-    /// Milliseconds from the start of a broker that was killed until it serves.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) recovery_ms: Option<f64>,
+}
+
+/// The figures of either run.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(untagged)]
+pub(crate) enum Outcome {
+    Published(Figures),
+    Returned(Returned),
+}
+
+/// The return of a broker that was killed.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Returned {
+    /// Milliseconds from its start until it serves.
+    pub(crate) recovery_ms: f64,
+    /// Milliseconds from its start until a durable subscriber has the first message that was stored before.
+    pub(crate) first_ms: f64,
 }
 
 /// How many of something took how long.
@@ -72,11 +96,18 @@ impl Sum {
 }
 
 impl Durable {
-    pub(crate) async fn run(&self) -> anyhow::Result<Figures> {
+    pub(crate) async fn run(&self) -> anyhow::Result<Outcome> {
         let mut brokers = Brokers::start(Make::Whimbrel, 1, CHANNEL).await?;
-        if let Some(number) = self.kill_after {
-            return recovery(&mut brokers, number).await;
+        // What nobody has subscribed to need not be kept.
+        let endpoint = client::endpoint().await?;
+        attach(&endpoint, &brokers.addresses[0]).await?;
+        match self.kill_after {
+            Some(number) => Ok(Outcome::Returned(returned(&mut brokers, &endpoint, number).await?)),
+            None => Ok(Outcome::Published(self.rates(&brokers).await?)),
         }
+    }
+
+    async fn rates(&self, brokers: &Brokers) -> anyhow::Result<Figures> {
         let store = Store::open(brokers.folder(), StoreSettings::default())?;
         let log = Arc::new(store.log(ChannelId(0))?);
         let mut file = File::create(brokers.folder().join("bare"))?;
@@ -111,7 +142,8 @@ impl Durable {
             bare.add(written, began);
         }
         let (broker, log, bare) = (through.rate(), alone.rate(), bare.rate());
-        Ok(Figures { broker, log, bare, group: group as f64, recovery_ms: None })
+        let (broker_share, log_share) = (100.0 * broker / bare, 100.0 * log / bare);
+        Ok(Figures { broker, log, bare, broker_share, log_share, group: group as f64 })
     }
 
     /// Publishes through the broker for a turn. Returns how many it has acknowledged.
@@ -136,15 +168,31 @@ impl Durable {
     }
 }
 
+/// Attaches the durable subscription.
+async fn attach(endpoint: &Endpoint, url: &str) -> anyhow::Result<(Mocket, MessageStream)> {
+    let (mocket, _) = client::connect(endpoint, url).await?;
+    let kind =
+        Kind::Durable { name: "keeper".to_owned(), generation: 0, coverage: Coverage::default() };
+    let (stream, _) = client::subscribe(&mocket, "#", None, kind).await?;
+    Ok((mocket, stream))
+}
+
 /// Kills the broker once so many messages are stored, and starts it again.
-async fn recovery(brokers: &mut Brokers, number: u64) -> anyhow::Result<Figures> {
+async fn returned(brokers: &mut Brokers, endpoint: &Endpoint, number: u64) -> anyhow::Result<Returned> {
     let mut outlet = Outlet::connect(&brokers.addresses[0]).await?;
     for _ in 0..number {
         outlet.publish(message()?).await?;
     }
     outlet.finish().await?;
-    let took = brokers.kill_and_restart(0).await?;
-    Ok(Figures { recovery_ms: Some(took.as_secs_f64() * 1e3), ..Figures::default() })
+    let (began, took) = brokers.kill_and_restart(0).await?;
+    let (_mocket, mut stream) = attach(endpoint, &brokers.addresses[0]).await?;
+    let mut came = 0;
+    while came == 0 {
+        let frame = timeout(PATIENCE, stream.recv()).await.context("nothing stored comes")??;
+        walk(&frame.payload, |_| came += 1).map_err(|_| anyhow::anyhow!("no frame"))?;
+    }
+    let millis = |time: Duration| time.as_secs_f64() * 1e3;
+    Ok(Returned { recovery_ms: millis(took), first_ms: millis(began.elapsed()) })
 }
 
 /// Appends to the log for a turn, with so many in flight. Returns how many were stored, and the next sequence.

@@ -92,7 +92,7 @@ impl Live {
                 }
             });
         }
-        drop(ready.send(()));
+        ready.send(()).ok();
         let ended: Option<Result<anyhow::Result<()>, _>> = listening.join_next().await;
         ended.context("there are no live subscribers")??
     }

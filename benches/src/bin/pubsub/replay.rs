@@ -50,9 +50,9 @@ pub(crate) struct Replay {
 /// The median of the replays.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Figures {
-    /// Messages of the buffer that were passed, a second.
+    /// Messages of the buffer that were passed, millions a second.
     pub(crate) passed: f64,
-    /// Messages that were delivered, a second.
+    /// Messages that were delivered, millions a second.
     pub(crate) delivered: f64,
 }
 
@@ -62,7 +62,8 @@ impl Replay {
             if self.in_process { self.in_process()? } else { self.over_loopback().await? };
         seconds.sort_by(f64::total_cmp);
         let median = seconds[seconds.len() / 2];
-        Ok(Figures { passed: self.messages as f64 / median, delivered: self.wanted() as f64 / median })
+        let millions = |messages: u64| messages as f64 / median / 1e6;
+        Ok(Figures { passed: millions(self.messages), delivered: millions(self.wanted()) })
     }
 
     fn wanted(&self) -> u64 {

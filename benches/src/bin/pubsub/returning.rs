@@ -63,6 +63,8 @@ pub(crate) struct Figures {
     /// Live p99 without them and while they come, ms.
     pub(crate) p99_quiet_ms: f64,
     pub(crate) p99_ms: f64,
+    /// The second over the first.
+    pub(crate) p99_ratio: f64,
     /// Memory of the broker for each while they are away, and once they are back, bytes.
     pub(crate) away_bytes: f64,
     pub(crate) back_bytes: f64,
@@ -90,12 +92,14 @@ impl Returning {
         let (seconds, busy) = (began.elapsed().as_secs_f64(), live.end(busy));
         let after = brokers.usage()?;
         let came = |of: &dyn Fn(u64) -> u64| all.iter().map(|(.., came)| of(*came)).sum::<u64>() as f64;
+        let (p99_quiet_ms, p99_ms) = (live.p99(quiet)?, live.p99(busy)?);
         Ok(Figures {
             seconds,
             lost: came(&|came| MISSED.saturating_sub(came)),
             twice: came(&|came| came.saturating_sub(MISSED)),
-            p99_quiet_ms: live.p99(quiet)?,
-            p99_ms: live.p99(busy)?,
+            p99_quiet_ms,
+            p99_ms,
+            p99_ratio: p99_ms / p99_quiet_ms,
             // What the buffer holds is not for them, and is not small beside nothing.
             away_bytes: (away - empty).max(0.0) / self.count as f64,
             back_bytes: (after.resident as f64 - before.resident as f64).max(0.0) / self.count as f64,

@@ -62,6 +62,8 @@ pub(crate) struct Figures {
     /// Live p99 without them and with them, ms.
     pub(crate) p99_quiet_ms: f64,
     pub(crate) p99_ms: f64,
+    /// The second over the first.
+    pub(crate) p99_ratio: f64,
     /// Processor time of a connect at the broker and at the client, microseconds.
     pub(crate) broker_us: f64,
     pub(crate) client_us: f64,
@@ -135,12 +137,14 @@ impl Churn {
         let busy = live.end(busy);
         let (ours, theirs) = (usage("self")?.cpu - ours, brokers.usage()?.cpu - theirs);
         let each = |time: Duration| time.as_secs_f64() * 1e6 / counts.succeeded.max(1) as f64;
+        let (p99_quiet_ms, p99_ms) = (live.p99(quiet)?, live.p99(busy)?);
         Ok(Figures {
             connects: counts.succeeded as f64 / seconds,
             failed: counts.failed as f64,
             resumed: counts.is_known.then(|| 100.0 * counts.resumed as f64 / counts.succeeded.max(1) as f64),
-            p99_quiet_ms: live.p99(quiet)?,
-            p99_ms: live.p99(busy)?,
+            p99_quiet_ms,
+            p99_ms,
+            p99_ratio: p99_ms / p99_quiet_ms,
             broker_us: each(theirs),
             client_us: each(ours),
         })

@@ -99,8 +99,9 @@ pub(crate) struct Figures {
     pub(crate) kilobytes: f64,
     /// Messages that subscribers lost, percent: L.
     pub(crate) lost: f64,
-    /// Messages lost of which the subscriber was not told.
-    pub(crate) untold: f64,
+    /// Messages lost of which the subscriber was not told, where it is promised to be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) untold: Option<f64>,
     /// Messages that came again.
     pub(crate) twice: f64,
     /// Connects a second, after the first of each subscriber.
@@ -198,7 +199,8 @@ impl Roam {
             received,
             kilobytes: received * self.size as f64 / 1e3,
             lost: 100.0 * sum(&missed) / wanted.max(1.0),
-            untold: sum(&|one| missed(one).saturating_sub(one.1.told)),
+            untold: (self.promise != Promise::Nondurable)
+                .then(|| sum(&|one| missed(one).saturating_sub(one.1.told))),
             twice: sum(&|(_, ledger)| ledger.twice),
             reconnects: sum(&|(_, ledger)| ledger.connects.saturating_sub(1)) / published.seconds,
             ..Figures::default()

@@ -137,7 +137,7 @@ impl Native {
 fn note(told: Told, ledger: &mut Ledger, now: u64) {
     match told {
         Told::Delivery(delivery) => {
-            if let Some(stamp) = Stamp::read(delivery.message.payload()) {
+            if let Some(stamp) = Stamp::read(&delivery.message.payload()) {
                 ledger.came(stamp, now);
             }
         }
