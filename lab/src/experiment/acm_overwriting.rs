@@ -121,7 +121,8 @@ impl Experiment for AcmOverwriting {
         plots.push(Plot::bars("Figure 12 (b): E", "indices", policies).axes("", "E, %"));
         let varying = VARIATIONS.map(|variation| (variation, varying(variation))).to_vec();
         plots.push(
-            Plot::lines("Variation of absences", "messages", varying).axes("coefficient of variation", "L, %"),
+            Plot::lines("Variation of absences", "messages", varying)
+                .axes("coefficient of variation", "L, %"),
         );
         plots
     }

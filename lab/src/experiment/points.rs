@@ -1,7 +1,8 @@
 //! Rows whose trials are runs of the program `pubsub` of the benches workspace.
 
-use serde::Deserialize;
 use std::collections::BTreeMap;
+
+use serde::Deserialize;
 
 use super::{Case, Cost, Options, workspace};
 use crate::sample::Metrics;
@@ -20,9 +21,9 @@ pub(super) struct Point {
     cost: Cost,
 }
 
-/// The figures of a load, by name.
+/// The figures of a load, by name. One that is no number is absent.
 #[derive(Deserialize)]
-struct Figures(BTreeMap<String, f64>);
+struct Figures(BTreeMap<String, Option<f64>>);
 
 impl Point {
     /// A row whose trials take whole processors for so many seconds.
@@ -79,6 +80,6 @@ pub(super) async fn trial(
     }
     let Figures(figures) = serde_json::from_str(&workspace::run("pubsub", &arguments).await?)?;
     let mut metrics = Metrics::default();
-    figures.iter().for_each(|(name, value)| metrics.set(name, *value));
+    figures.iter().for_each(|(name, value)| metrics.set(name, value.unwrap_or(f64::NAN)));
     Ok(metrics)
 }

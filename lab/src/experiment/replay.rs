@@ -52,10 +52,7 @@ impl Experiment for Replay {
     }
 
     fn columns(&self) -> Vec<Column> {
-        vec![
-            Column::higher("passed", "passed, M/s", 2),
-            Column::higher("delivered", "delivered, M/s", 2),
-        ]
+        vec![Column::higher("passed", "passed, M/s", 2), Column::higher("delivered", "delivered, M/s", 2)]
     }
 
     fn limit(&self, _: &str, _: &str) -> Option<f64> {

@@ -29,7 +29,9 @@ fn points() -> Vec<Point> {
     }
     for (condition, absence) in HANDOVER.into_iter().zip(ABSENCES) {
         let load = |time: f64| {
-            format!("roam --brokers 3 --rate 5705.8 --speed 20 --absence {absence} --slots 300000 --time {time}")
+            format!(
+                "roam --brokers 3 --rate 5705.8 --speed 20 --absence {absence} --slots 300000 --time {time}"
+            )
         };
         let row = Point::new(condition, SEMI_DURABLE, load(20.0), 25.0);
         points.push(if absence == 12.0 { row.quick(load(2.0), 4.5) } else { row });
@@ -107,8 +109,7 @@ impl Experiment for SemiDurable {
         vec![
             Plot::bars("X_P at saturation", "published", vec![SATURATED.to_owned()])
                 .axes("", "messages a second"),
-            Plot::bars("Processor time beside others", "broker_us", lost)
-                .axes("", "us a message"),
+            Plot::bars("Processor time beside others", "broker_us", lost).axes("", "us a message"),
         ]
     }
 

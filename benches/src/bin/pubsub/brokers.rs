@@ -120,7 +120,9 @@ impl Brokers {
     async fn start_other(&mut self, make: Make) -> anyhow::Result<()> {
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let mut command = if make == Make::Nats {
-            let mut command = Command::new(NATS);
+            // Without the laboratory's own, that of the system will do.
+            let program = if Path::new(NATS).exists() { NATS } else { "nats-server" };
+            let mut command = Command::new(program);
             command.args(["-js", "-a", "127.0.0.1", "-p", &port.to_string(), "-sd"]).arg(&self.folder);
             command
         } else {

@@ -105,7 +105,9 @@ impl Live {
             while number < wanted {
                 let due = began + (number as f64 / rate * 1e9) as u64;
                 let payload = Stamp { tenth: 0, number, due }.payload(SHORTEST);
-                outlet.publish(Draft { topic: TOPIC, payload: &payload, ..Draft::default() }.finish()?).await?;
+                outlet
+                    .publish(Draft { topic: TOPIC, payload: &payload, ..Draft::default() }.finish()?)
+                    .await?;
                 number += 1;
             }
             outlet.flush().await?;

@@ -58,8 +58,7 @@ pub(crate) struct Figures {
 
 impl Replay {
     pub(crate) async fn run(&self) -> anyhow::Result<Figures> {
-        let mut seconds =
-            if self.in_process { self.in_process()? } else { self.over_loopback().await? };
+        let mut seconds = if self.in_process { self.in_process()? } else { self.over_loopback().await? };
         seconds.sort_by(f64::total_cmp);
         let median = seconds[seconds.len() / 2];
         let millions = |messages: u64| messages as f64 / median / 1e6;

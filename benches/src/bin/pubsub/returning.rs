@@ -39,7 +39,7 @@ pub(crate) struct Returning {
     #[arg(long, default_value_t = 100_000)]
     count: usize,
     /// Seconds within which they try to connect, evenly
-    #[arg(long, default_value_t = 50.0)]
+    #[arg(long, default_value_t = 55.0)]
     within: f64,
     /// Live subscribers
     #[arg(long, default_value_t = 20)]
@@ -115,7 +115,8 @@ impl Returning {
             whimbrel_pubsub::coverage::Subscription { filter: "missed/#".to_owned(), selector: None };
         let id = client::subscription_id(0);
         let mut state = SubscriptionState::new(id, welcome.cluster, subscription);
-        let kind = Kind::SemiDurable { id, generation: 1, cluster: Some(welcome.cluster), start: Start::Live };
+        let kind =
+            Kind::SemiDurable { id, generation: 1, cluster: Some(welcome.cluster), start: Start::Live };
         let (mut stream, subscribed) = client::subscribe(&mocket, "missed/#", None, kind).await?;
         state.note_channels(&subscribed.channels);
         let mut outlet = Outlet::connect(url).await?;
@@ -137,11 +138,7 @@ impl Returning {
     }
 
     /// Brings them back, evenly. Returns once each has what it missed.
-    async fn come_back(
-        &self,
-        url: &str,
-        coverage: Coverage,
-    ) -> anyhow::Result<(Vec<Endpoint>, Vec<Back>)> {
+    async fn come_back(&self, url: &str, coverage: Coverage) -> anyhow::Result<(Vec<Endpoint>, Vec<Back>)> {
         let mut endpoints = Vec::new();
         for _ in 0..self.count.div_ceil(SESSIONS) {
             endpoints.push(client::endpoint().await?);

@@ -62,7 +62,11 @@ mod tests {
             let mean = all.iter().sum::<f64>() / DRAWS as f64;
             let square = all.iter().map(|one| (one - mean).powi(2)).sum::<f64>() / DRAWS as f64;
             assert!((mean / 12.0 - 1.0).abs() < 0.02, "{variation}: a mean of {mean}");
-            assert!((square.sqrt() / mean / variation - 1.0).abs() < 0.04, "{variation}: {}", square.sqrt() / mean);
+            assert!(
+                (square.sqrt() / mean / variation - 1.0).abs() < 0.04,
+                "{variation}: {}",
+                square.sqrt() / mean
+            );
             assert!((absence.mean() - 12.0).abs() < 1e-9);
         }
     }
@@ -77,7 +81,11 @@ mod tests {
             for seconds in [0.0, 10.0, 40.0] {
                 let left: f64 = all.iter().map(|one| (one - seconds).max(0.0)).sum();
                 let found = absence.still_away(seconds);
-                assert!((found - left / whole).abs() < 0.02, "{variation}, {seconds} s: {found}, drawn {}", left / whole);
+                assert!(
+                    (found - left / whole).abs() < 0.02,
+                    "{variation}, {seconds} s: {found}, drawn {}",
+                    left / whole
+                );
             }
         }
     }

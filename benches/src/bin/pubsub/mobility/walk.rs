@@ -40,8 +40,7 @@ impl Iterator for Walk {
 
     fn next(&mut self) -> Option<Leg> {
         let broker = self.broker;
-        let stays =
-            self.model.stay().map_or(Duration::MAX, |mean| exponential(mean, &mut self.rng));
+        let stays = self.model.stay().map_or(Duration::MAX, |mean| exponential(mean, &mut self.rng));
         let away = (!self.rng.random_bool(GRACEFUL)).then(|| self.model.absences().draw(&mut self.rng));
         if away.is_none() || self.rng.random_bool(MOVES) {
             self.broker = self.rng.random_range(0..self.model.brokers);
@@ -59,7 +58,8 @@ mod tests {
         let model = Mobility { brokers: 3, speed: 20.0, ..Mobility::default() };
         let legs: Vec<Leg> = model.walk(4, 11).take(100_000).collect();
         assert_eq!(legs[0].broker, 1);
-        let seconds = |part: fn(&Leg) -> Duration| -> f64 { legs.iter().map(|leg| part(leg).as_secs_f64()).sum() };
+        let seconds =
+            |part: fn(&Leg) -> Duration| -> f64 { legs.iter().map(|leg| part(leg).as_secs_f64()).sum() };
         let (stays, away) = (seconds(|leg| leg.stays), seconds(|leg| leg.away.unwrap_or_default()));
         assert!((away / (stays + away) / 0.0742 - 1.0).abs() < 0.02, "away for {}", away / (stays + away));
         let between = (stays + away) / legs.len() as f64;

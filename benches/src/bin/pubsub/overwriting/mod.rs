@@ -154,14 +154,7 @@ mod tests {
     #[test]
     fn the_paper_s_point_comes_out() {
         let load = |policy, variation| {
-            let load = Overwriting {
-                policy,
-                rate: 258.63,
-                slots: 20_000,
-                absence: 24.0,
-                variation,
-                seed: 1,
-            };
+            let load = Overwriting { policy, rate: 258.63, slots: 20_000, absence: 24.0, variation, seed: 1 };
             load.run().unwrap()
         };
         let lrp = load(PolicyName::Lrp, 1.0);

@@ -227,6 +227,10 @@ mod tests {
         let long = [b'l'; 300];
         Wire::Mqtt.publish(&mut mqtt, 3, 258, b"one");
         Wire::Mqtt.publish(&mut mqtt, 3, 7, &long);
-        comes(Wire::Mqtt, &mqtt, &[Item::Done, Item::Payload(b"one", &[1, 2]), Item::Payload(&long, &[0, 7])]);
+        comes(
+            Wire::Mqtt,
+            &mqtt,
+            &[Item::Done, Item::Payload(b"one", &[1, 2]), Item::Payload(&long, &[0, 7])],
+        );
     }
 }
