@@ -23,6 +23,7 @@ pub mod selection;
 pub mod selector;
 mod serving;
 pub mod settings;
+mod share;
 pub mod store;
 mod time;
 

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::share::Share;
+
 /// The most that a client may do. `None`: as much as the broker's limits say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Quota {
@@ -22,9 +24,12 @@ const BURST: Duration = Duration::from_secs(1);
 /// A message is refused if it would hold its client back for longer.
 const LONGEST_HOLD: Duration = Duration::from_secs(30);
 
-/// The pace of a client: until when what it published is paid for.
+/// The pace of a client: until when what it published is paid for, and its share of what waits for the disk.
 #[derive(Debug, Default)]
-pub(crate) struct Pace(Mutex<Paid>);
+pub(crate) struct Pace {
+    paid: Mutex<Paid>,
+    share: Arc<Share>,
+}
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Paid {
@@ -93,8 +98,13 @@ impl Pace {
         messages.max(bytes).filter(|until| *until > now)
     }
 
+    /// The client's share of what waits for the disk.
+    pub(crate) fn share(&self) -> &Arc<Share> {
+        &self.share
+    }
+
     fn paid(&self) -> MutexGuard<'_, Paid> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.paid.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

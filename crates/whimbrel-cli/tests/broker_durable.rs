@@ -10,6 +10,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use common::{Home, Running, assert_fails, whimbrel};
+use pubsub::disk::Disk;
 use pubsub::{lines, numbers, subscriber};
 
 /// Longer than anything takes on a slow machine.
@@ -189,45 +190,10 @@ fn a_broker_that_is_killed_again_and_again_loses_and_repeats_nothing() {
     drop(broker);
 }
 
-/// A folder on a small disk of its own, as long as this lives.
-struct Disk {
-    holder: Running,
-    folder: std::path::PathBuf,
-}
-
-impl Disk {
-    fn new(home: &Home) -> Self {
-        let folder = home.file("disk");
-        std::fs::create_dir_all(&folder).unwrap();
-        let script = "mount -t tmpfs -o size=4m none \"$0\" && echo listening there && exec sleep 600";
-        let mut command = Command::new("unshare");
-        command.args(["--mount", "--propagation", "private", "sh", "-c", script]).arg(&folder);
-        Self { holder: Running::listening(&mut command), folder }
-    }
-
-    /// The program where the disk is.
-    fn whimbrel(&self, home: &Home) -> Command {
-        let mut command = Command::new("nsenter");
-        command.args(["--mount", "--target", &self.holder.id().to_string()]);
-        command.arg(env!("CARGO_BIN_EXE_whimbrel")).env("XDG_CONFIG_HOME", &home.0).env("HOME", &home.0);
-        command
-    }
-
-    /// A file on it, from here.
-    fn file(&self, name: &str) -> std::path::PathBuf {
-        let root = format!("/proc/{}/root", self.holder.id());
-        std::path::Path::new(&root).join(self.folder.strip_prefix("/").unwrap()).join(name)
-    }
-}
-
 #[test]
 fn a_full_disk_refuses_and_loses_nothing() {
-    let may = Command::new("unshare").args(["--mount", "true"]).status();
-    if !may.is_ok_and(|status| status.success()) {
-        return whimbrel_testing::skipped("a mount namespace needs root and unshare");
-    }
     let home = Home::new("durable-full");
-    let disk = Disk::new(&home);
+    let Some(disk) = Disk::new(&home) else { return };
     let config = home.file("broker.toml");
     let text = format!(
         "[[channel]]\nname = 'all'\ndurable = true\nsegment = '256 KiB'\n[other_clients]\npublish = '#'\nsubscribe = '#'\n\

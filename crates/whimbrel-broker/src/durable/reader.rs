@@ -195,6 +195,18 @@ impl Reader {
         Ok(new)
     }
 
+    /// Returns the coverage of all that is settled, acknowledged or not.
+    pub fn coverage(&self) -> ChannelCoverage {
+        let mut coverage = ChannelCoverage::default();
+        for (origin, reading) in &self.readings {
+            for range in reading.covered.iter() {
+                // There are no more origins and ranges than a coverage has.
+                coverage.insert(*origin, range).ok();
+            }
+        }
+        coverage
+    }
+
     /// The messages that were told and not acknowledged.
     pub fn window(&self) -> &Window {
         &self.window

@@ -96,6 +96,20 @@ impl Hub {
         attach: Attach,
         notify: Arc<Notify>,
     ) -> Result<Attachment, Refusal> {
+        self.attach_beside(client, attach, notify, &[])
+    }
+
+    /// Attaches a subscription of `client` that reads all channels but these, which something else reads for it.
+    ///
+    /// # Errors
+    /// As [`Hub::attach`].
+    pub fn attach_beside(
+        self: &Arc<Self>,
+        client: ClientId,
+        attach: Attach,
+        notify: Arc<Notify>,
+        except: &[ChannelId],
+    ) -> Result<Attachment, Refusal> {
         let Attach { selection, recover, slow, start, state, form } = attach;
         if !self.rooms.iter().any(|room| room.may_have(&selection)) {
             let filter = selection.filter();
@@ -125,7 +139,7 @@ impl Hub {
         let entered = self.table_mut().insert(name, selection.filter(), selection.selector().cloned());
         entered.map_err(|refused| Refusal::new(RefusalCode::Limit, refused))?;
         // From here on it is woken; what arrived before is read from the start.
-        attachment.readers = self.readers(&selection, form, recover, slow, start);
+        attachment.readers = self.readers(&selection, except, form, recover, slow, start);
         attachment.signal.wake();
         Ok(attachment)
     }
@@ -133,12 +147,13 @@ impl Hub {
     fn readers(
         &self,
         selection: &Arc<Selection>,
+        except: &[ChannelId],
         form: Form,
         recover: Recover,
         slow: Slow,
         start: Start,
     ) -> Vec<ChannelReader> {
-        let rooms = self.rooms.iter().filter(|room| room.may_have(selection));
+        let rooms = self.rooms.iter().filter(|room| room.may_have(selection) && !except.contains(&room.id()));
         let read = |room: &Room| {
             let id = room.id();
             let wanted = Wanted { picks: Arc::clone(selection) as _, reach: room.reach(selection) };

@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 use whimbrel_pubsub::coverage::Delivery;
 
+use super::seats::Counted;
+
 /// The most messages that a member has and has not settled.
 pub(super) const MOST_UNSETTLED: usize = 64;
 /// The most bytes of them, the last one not counted.
@@ -44,6 +46,7 @@ struct Member {
 pub struct Seat {
     group: Arc<Group>,
     number: u64,
+    _counted: Counted,
 }
 
 /// A message that its member has to settle. Otherwise, dropping it gives the message to another member.
@@ -55,17 +58,17 @@ pub struct Receipt {
 }
 
 impl Group {
-    /// Adds a member. `None`: the group has ended.
-    pub(super) fn join(self: &Arc<Self>, notify: Arc<Notify>) -> Option<Seat> {
+    /// Adds a member. Fails if the group has ended.
+    pub(super) fn join(self: &Arc<Self>, notify: Arc<Notify>, counted: Counted) -> Result<Seat, Counted> {
         let mut inner = self.inner();
         if inner.is_closed {
-            return None;
+            return Err(counted);
         }
         inner.last += 1;
         let number = inner.last;
         inner.members.insert(number, Member { notify: Some(notify), ..Member::default() });
         self.notify.notify_one();
-        Some(Seat { group: Arc::clone(self), number })
+        Ok(Seat { group: Arc::clone(self), number, _counted: counted })
     }
 
     /// Ends the group if it has no member, not even one that is away.
@@ -225,7 +228,12 @@ mod tests {
     use whimbrel_pubsub::coverage::{Cover, Range};
     use whimbrel_pubsub::message::{BrokerId, Draft, Hlc, Origin, PartitionId, Stamp};
 
+    use super::super::seats::Seats;
     use super::*;
+
+    fn join(group: &Arc<Group>) -> Result<Seat, Counted> {
+        group.join(Arc::default(), Arc::<Seats>::default().take(0).unwrap())
+    }
 
     fn delivery(sequence: u64) -> Delivery {
         let message = Draft { topic: "t", ..Draft::default() }.finish().unwrap();
@@ -245,7 +253,7 @@ mod tests {
     #[test]
     fn messages_go_round_and_those_of_who_leaves_go_to_others() {
         let group = Arc::<Group>::default();
-        let mut seats: Vec<_> = (0..3).map(|_| group.join(Arc::default()).unwrap()).collect();
+        let mut seats: Vec<_> = (0..3).map(|_| join(&group).unwrap()).collect();
         group.hand_out((0..6).map(delivery));
         let (first, receipts) = take(&mut seats[0]);
         let (second, kept) = take(&mut seats[1]);
@@ -262,14 +270,13 @@ mod tests {
         assert_eq!(group.room(), MOST_UNSETTLED);
         assert!(!group.close_if_empty());
         drop(seats);
-        assert!(group.close_if_empty() && group.join(Arc::default()).is_none());
+        assert!(group.close_if_empty() && join(&group).is_err());
     }
 
     #[test]
     fn a_slow_member_gets_less_and_one_that_is_away_nothing() {
         let group = Arc::<Group>::default();
-        let (mut slow, mut quick) =
-            (group.join(Arc::default()).unwrap(), group.join(Arc::default()).unwrap());
+        let (mut slow, mut quick) = (join(&group).unwrap(), join(&group).unwrap());
         let most = MOST_UNSETTLED as u64;
         group.hand_out((0..2 * most).map(delivery));
         assert_eq!(group.room(), 0);

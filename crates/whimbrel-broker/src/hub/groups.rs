@@ -10,6 +10,7 @@ use whimbrel_pubsub::frame::{Recover, Refusal, RefusalCode, Slow, Start};
 use whimbrel_pubsub::message::{BrokerId, ChannelId};
 
 use super::group::{Group, MOST_UNSETTLED, Seat};
+use super::seats::{Seats, UserId};
 use super::{Attach, Attachment, ClientId, Form, Hub, Progress};
 use crate::selection::Selection;
 
@@ -21,7 +22,10 @@ type Key = (String, String);
 
 /// The groups that have members here.
 #[derive(Debug, Default)]
-pub(super) struct Groups(Mutex<BTreeMap<Key, Entry>>);
+pub(super) struct Groups {
+    entries: Mutex<BTreeMap<Key, Entry>>,
+    seats: Arc<Seats>,
+}
 
 #[derive(Debug)]
 struct Entry {
@@ -31,7 +35,7 @@ struct Entry {
 
 impl Groups {
     fn remove(&self, key: &Key, group: &Arc<Group>) {
-        let mut groups = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut groups = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         if groups.get(key).is_some_and(|entry| Arc::ptr_eq(&entry.group, group)) {
             groups.remove(key);
         }
@@ -39,14 +43,14 @@ impl Groups {
 }
 
 impl Hub {
-    /// Takes a seat of `client` in the group of this name. Whoever waits for `notify` is woken when there are messages. The group begins with what is
-    /// published after its first member came.
+    /// Takes a seat of `client`, which is one of `user`, in the group of this name. Whoever waits for `notify` is woken when there are messages.
+    /// The group begins with what is published after its first member came.
     ///
     /// # Errors
     /// The group is another broker's, its members select otherwise, no channel can have what it selects, or a limit is reached.
     pub fn join(
         self: &Arc<Self>,
-        client: ClientId,
+        (client, user): (ClientId, UserId),
         group: &str,
         selection: Selection,
         notify: Arc<Notify>,
@@ -62,9 +66,10 @@ impl Hub {
         }
         let key = (group.to_owned(), selection.filter().to_string());
         let selector = selection.selector().map(ToString::to_string);
+        let mut counted = self.groups.seats.take(user)?;
         loop {
             let known = {
-                let groups = self.groups.0.lock().unwrap_or_else(PoisonError::into_inner);
+                let groups = self.groups.entries.lock().unwrap_or_else(PoisonError::into_inner);
                 groups.get(&key).map(|entry| (Arc::clone(&entry.group), entry.selector == selector))
             };
             match known {
@@ -72,9 +77,12 @@ impl Hub {
                     let why = format_args!("the group `{group}` has another selector for this filter");
                     return Err(Refusal::new(RefusalCode::Mistake, why));
                 }
-                Some((known, true)) => match known.join(Arc::clone(&notify)) {
-                    Some(seat) => return Ok(seat),
-                    None => self.groups.remove(&key, &known),
+                Some((known, true)) => match known.join(Arc::clone(&notify), counted) {
+                    Ok(seat) => return Ok(seat),
+                    Err(still) => {
+                        counted = still;
+                        self.groups.remove(&key, &known);
+                    }
                 },
                 None => self.found(client, &key, &selection, selector.clone())?,
             }
@@ -94,7 +102,7 @@ impl Hub {
             Attach { selection: selection.clone(), recover, slow, start, state: None, form: Form(0) };
         let attachment = self.attach(client, attach)?;
         let group = Arc::<Group>::default();
-        let mut groups = self.groups.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut groups = self.groups.entries.lock().unwrap_or_else(PoisonError::into_inner);
         if !groups.contains_key(key) {
             groups.insert(key.clone(), Entry { group: Arc::clone(&group), selector });
             tokio::spawn(run(Arc::clone(self), key.clone(), group, attachment));

@@ -16,6 +16,7 @@ mod logging;
 mod publishing;
 mod register;
 mod room;
+mod seats;
 mod signal;
 mod storing;
 mod turns;
@@ -33,7 +34,10 @@ pub use attachment::{Attach, Attachment, Progress};
 pub use between::{Aged, Outgoing};
 pub use clock::Clock;
 pub use group::{Receipt, Seat};
-pub use keeper::{AttachDurable, DurableAttachment, DurableReport, LogReport, MOST_OF_CLIENT, StorePlace};
+pub use keeper::{
+    AttachDurable, DurableAttachment, DurableReport, KeptSession, LogReport, MOST_OF_CLIENT, SessionName,
+    StorePlace,
+};
 pub use logging::{Durability, DurableRules};
 pub use publishing::Finding;
 pub(crate) use register::Rate;
@@ -41,6 +45,7 @@ pub use register::{
     Change, Client, Flow, LOOK, Promise, PublisherRecord, Publishing, Register, SubscriberRecord, Sums,
 };
 pub use room::{ChannelRules, RoomReport};
+pub use seats::UserId;
 pub use storing::{NotTaken, Storing};
 pub use turns::Turns;
 

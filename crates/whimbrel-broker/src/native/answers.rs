@@ -10,6 +10,7 @@ use whimbrel_pubsub::frame::{BrokerFrame, Credit, Refusal};
 use whimbrel_pubsub::message::Hlc;
 
 use crate::hub::Storing;
+use crate::share::Charge;
 
 /// Answers that are given, or wait for the disk. Those that are taken are told in ranges.
 #[derive(Debug, Default)]
@@ -22,6 +23,8 @@ pub(super) struct Answers {
 struct Answer {
     number: u64,
     bytes: usize,
+    /// What it takes of its client's share.
+    _charge: Option<Charge>,
     outcome: Outcome,
 }
 
@@ -33,21 +36,22 @@ enum Outcome {
 
 impl Answers {
     /// A message of so many bytes was taken at `published`, and may still have to be stored.
-    pub(super) fn taken(&mut self, number: u64, bytes: usize, storing: Storing, published: Hlc) {
-        self.push(Answer { number, bytes, outcome: Outcome::Storing(storing, published) });
+    pub(super) fn taken(
+        &mut self,
+        number: u64,
+        (bytes, charge): (usize, Option<Charge>),
+        storing: Storing,
+        published: Hlc,
+    ) {
+        self.push(Answer { number, bytes, _charge: charge, outcome: Outcome::Storing(storing, published) });
     }
 
     pub(super) fn refused(&mut self, number: u64, refusal: Refusal) {
-        self.push(Answer { number, bytes: 0, outcome: Outcome::Known(Err(refusal)) });
+        self.push(Answer { number, bytes: 0, _charge: None, outcome: Outcome::Known(Err(refusal)) });
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
-    }
-
-    /// The bytes of the messages that are not answered.
-    pub(super) fn bytes(&self) -> usize {
-        self.bytes
     }
 
     /// Whether a client with this credit has published too much without an answer, `more` messages of so many bytes beside.
@@ -73,7 +77,7 @@ impl Answers {
                 let Poll::Ready(stored) = Pin::new(storing).poll(cx) else { break };
                 front.outcome = Outcome::Known(stored.map(|()| *published));
             }
-            let Some(Answer { number, bytes, outcome: Outcome::Known(known) }) = self.waiting.pop_front()
+            let Some(Answer { number, bytes, outcome: Outcome::Known(known), .. }) = self.waiting.pop_front()
             else {
                 break;
             };

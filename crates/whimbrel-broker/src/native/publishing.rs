@@ -18,9 +18,6 @@ use crate::quota::Pace;
 /// The most that a client may publish before an answer has come.
 /// Repeated publications are recognised within a window that is not smaller.
 pub(super) const CREDIT: Credit = Credit { messages: 1_000, bytes: 4 << 20 };
-/// The most bytes of one client that wait for the disk (1 MiB), or one message: an eighth of what waits in a log. What is beyond waits
-/// for these.
-const SHARE: usize = 1 << 20;
 /// How long a message waits for a log that is busy, until it is refused.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The time between two tries to append to a log that is busy.
@@ -138,7 +135,7 @@ impl Publishing {
     /// Publishes a message, unless it has to wait. Then it comes back.
     fn try_publish(&mut self, number: u64, message: Message) -> Result<(), (Message, Refusal)> {
         let bytes = message.encoded().len();
-        if !self.answers.is_empty() && self.answers.bytes() + bytes > SHARE {
+        if self.pace.share().is_full() {
             let slow = "the disk is slow, and earlier messages are not stored yet: publish it again later";
             return Err((message, Refusal::new(RefusalCode::Unavailable, slow)));
         }
@@ -146,8 +143,9 @@ impl Publishing {
             Ok((Published::Taken(stamp) | Published::Repeated(stamp), storing)) => {
                 self.counts.on_published(1, 0);
                 // What needs no disk is answered at once.
-                let bytes = if storing.is_safe() { 0 } else { bytes };
-                self.answers.taken(number, bytes, storing, stamp.published);
+                let charge = (!storing.is_safe()).then(|| self.pace.share().charge(bytes));
+                let bytes = if charge.is_some() { bytes } else { 0 };
+                self.answers.taken(number, (bytes, charge), storing, stamp.published);
             }
             Err(NotTaken::Refused(refusal)) => self.refuse(number, refusal),
             Err(NotTaken::Busy(refusal)) => return Err((message, refusal)),

@@ -73,11 +73,13 @@ pub(super) async fn run(
     let attached = match SubscriberFrame::parse(&first) {
         Ok(SubscriberFrame::Subscribe(subscribe)) if matches!(subscribe.kind, Kind::Durable { .. }) => {
             drop(first);
-            return durable::run(hub, stream, (who, changes), subscribe, &permissions, (packing, &roomy))
-                .await;
+            // Boxed: few are durable, and each of the others would have room for one.
+            let serving =
+                durable::run(hub, stream, (who, changes), subscribe, &permissions, (packing, &roomy));
+            return Box::pin(serving).await;
         }
         Ok(SubscriberFrame::Subscribe(subscribe)) => attach(&hub, &who, &permissions, most, subscribe),
-        Ok(SubscriberFrame::End(name)) => return durable::end(hub, &sender, &who, name).await,
+        Ok(SubscriberFrame::End(name)) => return Box::pin(durable::end(hub, &sender, &who, name)).await,
         _ => Err(mistake("the first message on the stream subscribes to nothing")),
     };
     drop(first);

@@ -22,5 +22,7 @@ pub use error::{AppendError, Damage, Notice, StoreError};
 pub use folder::Store;
 pub use format::Entry;
 pub use log::{Batch, Figures, Log, Most, Position, Record, Salvaged, Ticket, Trimmed, salvage};
-pub use meta::{DurableSubscription, Meta, MetaError, SubscriptionName, Tombstone};
+pub use meta::{
+    DurableSubscription, FoundSession, Meta, MetaError, Session, SubscriptionName, Tombstone, Written,
+};
 pub use settings::{LogSettings, ParseSyncError, StoreSettings, Sync};

@@ -41,6 +41,7 @@ impl Mqtt {
         let urls = doors.iter().map(ToString::to_string).collect();
         let admission = Arc::new(Admission::new(plan.rules));
         let gateway = Gateway::new(Arc::clone(hub), Arc::clone(&admission), plan.limits);
+        gateway.open().await.map_err(anyhow::Error::msg)?;
         let (stop, stopping) = watch::channel(());
         let serving = tokio::spawn(Arc::clone(&gateway).serve(doors, stopping));
         Ok(Some(Self { urls, admission, tls, gateway, stop, serving }))

@@ -12,9 +12,11 @@ pub(super) fn durable(hub: &Hub) -> Value {
     let mut all = hub.durable_subscriptions();
     all.sort_by_key(|subscription| std::cmp::Reverse(subscription.lag));
     let all = all.into_iter().take(MOST_ROWS).map(|subscription| {
+        let session = subscription.session.as_ref().map(ToString::to_string);
         let key = <[u8; 32]>::try_from(&*subscription.owner).ok().and_then(|key| PublicKey::new(key).ok());
+        let client = session.or(key.map(|key| key.to_string()));
         json!({
-            "name": subscription.name, "client": key.map(|key| key.to_string()), "filter": subscription.filter,
+            "name": subscription.name, "client": client, "filter": subscription.filter,
             "lag": subscription.lag, "attached": subscription.attached, "away_since_ms": subscription.away_since_ms,
         })
     });

@@ -33,8 +33,45 @@ impl Broker {
 
     /// Starts one with options, and with the file `broker.toml` of its home if there is one. It prints so many addresses for MQTT.
     pub(crate) fn run(home: Home, options: &[&str], number: usize) -> Self {
-        let mut command = whimbrel(&home);
-        command.args(["broker", "run", "--listen", "127.0.0.1:0"]).args(options);
+        Self::listen(home, "127.0.0.1:0", options, number)
+    }
+
+    /// Kills it, so that it has no last word, and starts it again with the same home at the same addresses. It has to be one of
+    /// [`Broker::start`] or [`Broker::with`].
+    pub(crate) fn kill_and_restart(&mut self) {
+        drop(self.child.kill());
+        self.start_again();
+    }
+
+    /// Stops it, so that it ends in order, and starts it again likewise.
+    pub(crate) fn stop_and_restart(&mut self) {
+        let stopped = Command::new("kill").args(["-INT", &self.child.id().to_string()]).status();
+        assert!(stopped.unwrap().success());
+        self.start_again();
+    }
+
+    fn start_again(&mut self) {
+        drop(self.child.wait());
+        let home = std::mem::replace(&mut self.home, Home(PathBuf::from("nowhere")));
+        let native = self.native.rsplit('@').next().unwrap();
+        *self = Self::listen(home, native, &["--mqtt", &self.mqtt], 1);
+    }
+
+    fn listen(home: Home, native: &str, options: &[&str], number: usize) -> Self {
+        let command = whimbrel(&home);
+        Self::spawn(home, command, native, options, number)
+    }
+
+    /// Starts one by a command that only lacks its arguments.
+    pub(crate) fn spawn(
+        home: Home,
+        mut command: Command,
+        native: &str,
+        options: &[&str],
+        number: usize,
+    ) -> Self {
+        command.args(["broker", "run", "--listen", native]).args(options);
+        command.arg("--control").arg(home.file("broker.sock"));
         let file = home.file("broker.toml");
         if file.exists() {
             command.arg("--config").arg(file);

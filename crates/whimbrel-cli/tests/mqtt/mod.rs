@@ -76,6 +76,11 @@ impl Raw {
         raw
     }
 
+    /// The same connection for another thread, which only writes to it.
+    pub(crate) fn writer(&self) -> TcpStream {
+        self.stream.borrow().try_clone().unwrap()
+    }
+
     pub(crate) fn write(&mut self, bytes: &[u8]) {
         // The broker may have closed already.
         drop(self.stream.get_mut().write_all(bytes));

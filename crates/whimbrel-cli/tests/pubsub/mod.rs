@@ -1,5 +1,7 @@
 //! Subscribers as processes.
 
+pub(crate) mod disk;
+
 use std::process::Command;
 
 use crate::common::{Home, Running, whimbrel};

@@ -11,8 +11,10 @@ use super::codec::{Fault, Reason};
 use super::entrance::Guest;
 use super::passwords::{Checked, Password};
 use super::tls::Identity;
+use crate::hub::UserId;
 use crate::native::Permissions;
 use crate::quota::{Pace, Paces, Quota};
+use crate::share::Share;
 
 /// The longest password, bytes.
 const LONGEST_PASSWORD: usize = 1_024;
@@ -46,6 +48,8 @@ pub struct Admission {
     /// The one check.
     checking: Semaphore,
     paces: Paces<String>,
+    /// What waits for the disk of clients without a name.
+    share: Arc<Share>,
 }
 
 /// A client that was let in: what it may do is asked each time.
@@ -83,6 +87,7 @@ impl Admission {
             checked: Checked::new(),
             checking: Semaphore::new(1),
             paces: Paces::default(),
+            share: Arc::default(),
         }
     }
 
@@ -172,6 +177,13 @@ impl Admitted {
         self.user.as_ref()
     }
 
+    /// The user as a number, the same for all clients that name none.
+    pub(super) fn user_id(&self) -> UserId {
+        let Some(user) = &self.user else { return 0 };
+        let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, user.as_bytes());
+        u64::from_le_bytes(std::array::from_fn(|at| digest.as_ref()[at]))
+    }
+
     /// Learns of other rules.
     pub(super) fn changes(&self) -> watch::Receiver<()> {
         self.admission.changes.subscribe()
@@ -204,6 +216,11 @@ impl Admitted {
     pub(super) fn spend(&self, length: usize) -> Result<(), Fault> {
         let spent = self.pace.spend(&self.quota(), length, Instant::now());
         spent.map_err(|error| Fault::new(Reason::QUOTA, error.to_string()))
+    }
+
+    /// The client's share of what waits for the disk. Clients without a name have one together.
+    pub(super) fn share(&self) -> &Arc<Share> {
+        if self.user.is_some() { self.pace.share() } else { &self.admission.share }
     }
 
     /// The time until which the client is held back, since it publishes faster than its quota.

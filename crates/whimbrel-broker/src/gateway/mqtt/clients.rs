@@ -1,6 +1,6 @@
 //! The connected clients by their identifiers, and the sessions of those who are away.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -8,6 +8,7 @@ use tokio::sync::{Notify, watch};
 use whimbrel_pubsub::message::Message;
 
 use super::kept::Kept;
+use crate::hub::SessionName;
 
 /// The user, if there is one, and the client identifier: a user cannot take over another's session.
 pub(super) type Name = (Option<String>, String);
@@ -28,6 +29,8 @@ struct Inner {
     live: HashMap<Name, Live>,
     away: BTreeMap<Name, Away>,
     bytes: usize,
+    /// Names whose sessions are over, and have to be ended on disk.
+    over: BTreeSet<Name>,
 }
 
 #[derive(Debug)]
@@ -43,6 +46,8 @@ pub(super) struct Away {
     pub(super) session: Option<(Kept, Instant)>,
     /// Its Will, and when it is published.
     pub(super) will: Option<(Message, Instant)>,
+    /// Whether a former session is over, and has to be ended on disk.
+    pub(super) is_over: bool,
 }
 
 /// A client's place among the connected ones.
@@ -78,19 +83,39 @@ impl Clients {
         let (_gone, gone) = watch::channel(());
         let kicked = Arc::new(Notify::new());
         inner.live.insert(name.clone(), Live { kicked: Arc::clone(&kicked), gone });
-        let away = inner.take(name).unwrap_or_default();
+        let mut away = inner.take(name).unwrap_or_default();
+        away.is_over = inner.over.remove(name);
         Ok((Place { clients: Arc::clone(self), name: name.clone(), kicked, _gone }, away))
+    }
+
+    /// Puts a session that was found on disk where it was.
+    pub(super) fn restore(&self, name: Name, kept: Kept, until: Instant) {
+        let mut inner = self.lock();
+        let away = Away { session: Some((kept, until)), ..Away::default() };
+        inner.bytes += away.bytes();
+        inner.away.insert(name, away);
+        inner.make_room();
+    }
+
+    /// Takes the place of somebody whose session has to be ended on disk. Nobody comes back in between.
+    pub(super) fn take_over(self: &Arc<Self>) -> Option<Place> {
+        let name = self.lock().over.first().cloned()?;
+        // Whoever came back meanwhile ends it.
+        self.try_enter(&name).ok().map(|(place, _)| place)
     }
 
     /// Forgets sessions whose time is over. Returns the Wills that are due.
     pub(super) fn tick(&self, now: Instant) -> Vec<Message> {
         let mut inner = self.lock();
         let mut wills = Vec::new();
-        let Inner { away, bytes, .. } = &mut *inner;
-        away.retain(|_, away| {
+        let Inner { away, bytes, over, .. } = &mut *inner;
+        away.retain(|name, away| {
             let is_over = away.session.as_ref().is_some_and(|(_, until)| *until <= now);
             if is_over && let Some((kept, _)) = away.session.take() {
                 *bytes = bytes.saturating_sub(kept.bytes());
+                if kept.is_stored {
+                    over.insert(name.clone());
+                }
             }
             if let Some((_, at)) = &away.will
                 && (*at <= now || away.session.is_none())
@@ -134,6 +159,9 @@ impl Inner {
                 && let Some((kept, _)) = away.session.take()
             {
                 self.bytes = self.bytes.saturating_sub(kept.bytes());
+                if kept.is_stored {
+                    self.over.insert(first.clone());
+                }
                 if away.will.is_none() {
                     self.away.remove(&first);
                 }
@@ -150,6 +178,17 @@ impl Away {
 }
 
 impl Place {
+    /// The session's name.
+    pub(super) fn session(&self) -> SessionName {
+        let (user, client) = self.name.clone();
+        SessionName { user, client }
+    }
+
+    /// The session could not be ended on disk. It is tried again.
+    pub(super) fn is_not_over(self) {
+        self.clients.lock().over.insert(self.name.clone());
+    }
+
     /// Waits until another connection takes over.
     pub(super) async fn kicked(&self) {
         self.kicked.notified().await;
@@ -157,8 +196,11 @@ impl Place {
 
     /// Leaves what is kept of the client.
     pub(super) fn leave(self, away: Away) {
+        let mut inner = self.clients.lock();
+        if away.is_over {
+            inner.over.insert(self.name.clone());
+        }
         if away.session.is_some() || away.will.is_some() {
-            let mut inner = self.clients.lock();
             inner.bytes += away.bytes();
             inner.away.insert(self.name.clone(), away);
             inner.make_room();
@@ -179,7 +221,7 @@ mod tests {
     async fn leave(clients: &Arc<Clients>, user: Option<&str>, client: usize, ends: Instant) {
         let name = (user.map(str::to_owned), client.to_string());
         let (place, _) = clients.enter(name).await.unwrap();
-        place.leave(Away { session: Some((Kept::default(), ends)), will: None });
+        place.leave(Away { session: Some((Kept::default(), ends)), ..Away::default() });
     }
 
     fn has(clients: &Clients, user: Option<&str>, client: usize) -> bool {
@@ -203,6 +245,27 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_session_on_disk_is_ended_there_before_its_name_is_given_again() {
+        let (clients, now) = (Arc::<Clients>::default(), Instant::now());
+        let until = now + Duration::from_secs(1);
+        for client in ["comes", "stays away"] {
+            clients.restore((None, client.to_owned()), Kept { is_stored: true, ..Kept::default() }, until);
+        }
+        assert!(clients.take_over().is_none());
+        clients.tick(until);
+        let (_place, away) = clients.enter((None, "comes".to_owned())).await.unwrap();
+        assert!(away.is_over && away.session.is_none(), "whoever comes ends it");
+        let place = clients.take_over().unwrap();
+        assert_eq!(place.session().client, "stays away");
+        assert!(
+            clients.take_over().is_none() && clients.try_enter(&(None, "stays away".to_owned())).is_err()
+        );
+        place.is_not_over();
+        assert!(clients.take_over().is_some(), "it is tried again");
+        assert!(clients.lock().over.is_empty());
+    }
+
+    #[tokio::test]
     async fn a_name_is_given_once_it_is_free() {
         let clients = Arc::<Clients>::default();
         let name: Name = (None, "same".to_owned());
@@ -214,7 +277,7 @@ mod tests {
         first.kicked().await;
         assert!(!second.is_finished());
         let until = Instant::now() + Duration::from_secs(60);
-        first.leave(Away { session: Some((Kept::default(), until)), will: None });
+        first.leave(Away { session: Some((Kept::default(), until)), ..Away::default() });
         let (_, away) = second.await.unwrap().unwrap();
         assert!(away.session.is_some());
     }

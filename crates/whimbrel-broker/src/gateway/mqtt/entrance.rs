@@ -99,7 +99,10 @@ impl Entrance {
             inner.turned_away += 1;
             return None;
         }
-        inner.make_room();
+        if !inner.make_room(network) {
+            inner.turned_away += 1;
+            return None;
+        }
         inner.connections += 1;
         inner.last += 1;
         let (number, evicted) = (inner.last, Arc::<Notify>::default());
@@ -141,24 +144,32 @@ impl Inner {
         comers.connections < limits.max_connections_per_address && self.connections < limits.max_connections
     }
 
-    /// Makes room by giving up the connection that has been pending the longest, of the network that has the most: who
-    /// is quick does not suffer from those who are slow.
-    fn make_room(&mut self) {
+    /// Makes room for a connection of `newcomer`. The connection that has been pending the longest gives way, of the network that has the
+    /// most with this one: who floods displaces itself. Returns whether there is room.
+    fn make_room(&mut self, newcomer: Network) -> bool {
         if self.pending.len() < MOST_PENDING {
-            return;
+            return true;
         }
-        let most = self.networks.iter().max_by_key(|(network, comers)| (comers.pending, **network));
-        let Some((most, _)) = most else { return };
-        let oldest = self.pending.iter().find(|(_, (network, _))| network == most);
-        if let Some((number, _)) = oldest
-            && let Some((network, evicted)) = self.pending.remove(&{ *number })
-        {
-            self.turned_away += 1;
-            if let Some(comers) = self.networks.get_mut(&network) {
-                comers.pending -= 1;
-            }
-            evicted.notify_one();
+        let pending = |network: Network| self.networks.get(&network).map_or(0, |comers| comers.pending);
+        let most = self.networks.values().map(|comers| comers.pending).max().unwrap_or(0);
+        let own = pending(newcomer);
+        // Whoever has as many as anybody displaces nobody else.
+        let gives_way = |network: Network| {
+            if own + 1 >= most { network == newcomer } else { pending(network) == most }
+        };
+        let oldest = self.pending.iter().find(|(_, (network, _))| gives_way(*network));
+        let Some((number, (network, evicted))) =
+            oldest.map(|(number, (network, evicted))| (*number, (*network, Arc::clone(evicted))))
+        else {
+            return false;
+        };
+        self.pending.remove(&number);
+        self.turned_away += 1;
+        if let Some(comers) = self.networks.get_mut(&network) {
+            comers.pending -= 1;
         }
+        evicted.notify_one();
+        true
     }
 
     /// The connection is not pending any more. Returns whether it was.
@@ -298,5 +309,20 @@ mod tests {
         entrance.tick(now + BURST);
         assert_eq!(entrance.report(), Connections { turned_away: 1, ..Connections::default() });
         assert!(entrance.inner().networks.is_empty());
+    }
+
+    #[test]
+    fn who_has_as_many_as_anybody_displaces_nobody_else() {
+        let (entrance, now) = (entrance(10_000, 10_000, 100_000), Instant::now());
+        let enter = |from: IpAddr| entrance.enter(from, now);
+        // The largest address, which a flooder does not have.
+        let stranger = enter(address("255.255.255.255")).unwrap();
+        let of_flooder =
+            |number: usize| IpAddr::from(((0x2001_0db8_u128 << 96) | (number as u128) << 64).to_be_bytes());
+        let flood: Vec<_> = (1..MOST_PENDING).map(|number| enter(of_flooder(number)).unwrap()).collect();
+        assert!(enter(of_flooder(MOST_PENDING)).is_none(), "all have one, and so has the newcomer");
+        let again = enter(of_flooder(7)).unwrap();
+        assert!(!flood[6].settle(), "its own former one gave way");
+        assert!(again.settle() && stranger.settle());
     }
 }

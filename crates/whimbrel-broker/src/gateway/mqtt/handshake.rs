@@ -21,7 +21,7 @@ use super::kept::Kept;
 use super::link::Link;
 use super::message::Content;
 use super::outgoing::Outgoing;
-use super::session::{Session, Terms};
+use super::session::{Session, Terms, end_on_disk, keep_later};
 use super::subscriptions::Subscriptions;
 use super::tls::Identity;
 use crate::hub::{Client, Finding, random};
@@ -126,6 +126,14 @@ async fn connect(
     let goes_on =
         !connect.is_clean && away.session.as_ref().is_some_and(|(_, until)| *until > Instant::now());
     if !goes_on {
+        let is_stored = away.session.as_ref().is_some_and(|(kept, _)| kept.is_stored);
+        // What was promised to nobody any more must not come back after a restart.
+        if (is_stored || away.is_over)
+            && let Err(fault) = end_on_disk(&gateway.hub, place.session()).await
+        {
+            place.leave(away);
+            return Err(fault);
+        }
         away.session = None;
         if let Some((message, _)) = away.will.take() {
             drop(gateway.hub.publish(message, &mut Finding::default()));
@@ -164,20 +172,42 @@ impl Connected {
         let name = admitted.user().map_or_else(|| client.clone(), |user| format!("{user}/{client}"));
         let known = Arc::new(Client::new(&name, Some(from)));
         let kept = away.session.map(|(kept, _)| kept).unwrap_or_default();
-        let Kept { subscriptions: parked, shared, in_flight, received } = kept;
-        let incoming =
-            Incoming::new(Arc::clone(&gateway), (admitted.clone(), &known), terms.version, received);
+        let Kept { subscriptions: parked, shared, in_flight, received, is_stored, seats } = kept;
+        let session = (!terms.expiry.is_zero() || is_stored).then(|| place.session());
+        let incoming = Incoming::new(
+            Arc::clone(&gateway),
+            (admitted.clone(), &known),
+            terms.version,
+            (session.clone(), received),
+        );
         let mut outgoing = Outgoing::new(out, window, incoming.publisher(), &admitted.quota());
         outgoing.resume(in_flight, gateway.hub.clock().now().wall_ms);
         // What changed since the client was let in is noticed, too.
         let mut changes = admitted.changes();
         changes.mark_changed();
+        let client = (random(), known);
         let mut subscriptions =
-            Subscriptions::new(Arc::clone(&gateway), admitted.clone(), (random(), known), terms.version);
-        subscriptions.resume(parked, shared);
-        Session { gateway, admitted, changes, link, place, terms, incoming, outgoing, subscriptions, stop }
-            .run()
-            .await;
+            Subscriptions::new(Arc::clone(&gateway), admitted.clone(), client, terms.version, session);
+        let fault = Box::pin(subscriptions.resume(parked, shared)).await.err();
+        subscriptions.join_again(seats);
+        if is_stored {
+            keep_later(&gateway.hub, &place.session(), (terms.expiry, None), subscriptions.lines());
+        }
+        let session = Session {
+            gateway,
+            admitted,
+            changes,
+            link,
+            place,
+            terms,
+            incoming,
+            outgoing,
+            subscriptions,
+            is_stored,
+            fault,
+            stop,
+        };
+        session.run().await;
     }
 }
 

@@ -3,21 +3,30 @@
 //! Each connection is one task. It reads from its subscriptions' [`Attachment`](crate::hub::Attachment)s when its socket has room, so that
 //! nothing is queued for a client but what it has not acknowledged.
 
+mod acknowledged;
 mod admission;
+mod answers;
 mod clients;
 mod codec;
 mod door;
+mod durable;
 mod entrance;
+mod exactly_once;
 mod handshake;
 mod incoming;
 mod kept;
 mod link;
 mod message;
+mod options;
 mod outgoing;
+mod parked;
 mod passwords;
+mod plain;
 mod session;
 mod shared;
 mod state;
+mod stored;
+mod subscribing;
 mod subscription;
 mod subscriptions;
 mod tls;
@@ -36,9 +45,10 @@ pub use passwords::{NoHash, Password};
 pub use tls::{Tls, TlsError, TlsFiles};
 pub use websocket::WebSocket;
 
-use crate::hub::{Finding, Hub};
-use clients::Clients;
+use crate::hub::{Finding, Hub, KeptSession};
+use clients::{Clients, Place};
 use entrance::Entrance;
+use kept::Kept;
 
 /// Limits on clients of MQTT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,6 +106,27 @@ impl Gateway {
         self.entrance.report()
     }
 
+    /// Takes up the sessions that were kept on disk. Call it before clients come.
+    ///
+    /// # Errors
+    /// They cannot be read, or this version does not know them.
+    pub async fn open(&self) -> Result<(), String> {
+        let hub = Arc::clone(&self.hub);
+        let found = tokio::task::spawn_blocking(move || hub.kept_sessions()).await;
+        let now = Instant::now();
+        for KeptSession { name, left, state, received, .. } in found.map_err(|error| error.to_string())?? {
+            let unknown = || {
+                format!(
+                    "the session of the MQTT client `{name}` was kept by a newer version of the broker: start that one"
+                )
+            };
+            let lines = stored::decode(&state).ok_or_else(unknown)?;
+            let kept = Kept::of(lines, received);
+            self.clients.restore((name.user, name.client), kept, now + left);
+        }
+        Ok(())
+    }
+
     /// Serves the clients that come in by `doors`, until `stop` changes or its sender is dropped. Clients are told that the broker stops.
     pub async fn serve(self: Arc<Self>, doors: Vec<Door>, mut stop: watch::Receiver<()>) {
         let mut open = JoinSet::new();
@@ -104,7 +135,7 @@ impl Gateway {
         }
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let mut finding = Finding::default();
+        let (mut finding, mut ending) = (Finding::default(), JoinSet::new());
         loop {
             tokio::select! {
                 _ = ticks.tick() => {
@@ -114,11 +145,27 @@ impl Gateway {
                         // Nobody is there to be told.
                         drop(self.hub.publish(will, &mut finding));
                     }
+                    if ending.is_empty() && let Some(place) = self.clients.take_over() {
+                        ending.spawn(Arc::clone(&self).end_sessions(place));
+                    }
                 }
+                Some(_) = ending.join_next() => {}
                 _ = stop.changed() => break,
             }
         }
         while open.join_next().await.is_some() {}
+    }
+
+    /// Ends sessions on disk that are over, this one first.
+    async fn end_sessions(self: Arc<Self>, first: Place) {
+        let mut next = Some(first);
+        while let Some(place) = next {
+            if session::end_on_disk(&self.hub, place.session()).await.is_err() {
+                return place.is_not_over();
+            }
+            drop(place);
+            next = self.clients.take_over();
+        }
     }
 
     async fn serve_door(self: Arc<Self>, door: Arc<Door>, mut stop: watch::Receiver<()>) {

@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use whimbrel_pubsub::coverage::Delivery;
 use whimbrel_pubsub::message::{Message, PublisherId, Stamp};
 
+use super::acknowledged::Mark;
 use super::codec::{Out, PropertyList, Qos, Version};
 use super::message::{expiry_of, is_at_most_once, properties_of};
-use super::subscription::{Options, ROOM};
+use super::options::Options;
+use super::state::COVERAGE;
 use crate::hub::Receipt;
 use crate::quota::Quota;
 
@@ -15,8 +17,8 @@ use crate::quota::Quota;
 pub(super) const MOST_IN_FLIGHT: usize = 256;
 /// The most bytes of them, the last one not counted.
 pub(super) const MOST_IN_FLIGHT_BYTES: usize = 1 << 20;
-/// The user property that tells what a subscription covers.
-pub(super) const COVERAGE: &str = "whimbrel-coverage";
+/// Messages are read while fewer bytes wait for the client's socket.
+pub(super) const ROOM: usize = 64 << 10;
 
 /// Messages that the client did not acknowledge.
 #[derive(Debug, Default)]
@@ -35,8 +37,28 @@ struct Sent {
     retain: bool,
     identifier: Option<u32>,
     coverage: Option<String>,
-    /// Gives it to another member of a group if it is dropped.
-    receipt: Option<Receipt>,
+    due: Due,
+}
+
+/// What is due when the client has a message.
+#[derive(Debug)]
+pub(super) enum Due {
+    /// Nothing.
+    Nothing,
+    /// A group is told. Dropping it gives the message to another member.
+    Group(Receipt),
+    /// The store is told.
+    Store(Mark),
+}
+
+impl Due {
+    fn settle(self) {
+        match self {
+            Self::Nothing => {}
+            Self::Group(receipt) => receipt.settle(),
+            Self::Store(mark) => mark.settle(),
+        }
+    }
 }
 
 impl InFlight {
@@ -63,13 +85,13 @@ impl InFlight {
     fn remove(&mut self, id: u16) -> bool {
         let Some(sent) = self.sent.remove(&id) else { return false };
         self.bytes -= sent.bytes();
-        sent.settle();
+        sent.due.settle();
         true
     }
 
     /// Leaves out messages of groups: other members get them.
     fn give_back(&mut self) {
-        self.sent.retain(|_, sent| sent.receipt.is_none());
+        self.sent.retain(|_, sent| !matches!(sent.due, Due::Group(_)));
         self.bytes = self.sent.values().map(Sent::bytes).sum();
     }
 }
@@ -77,12 +99,6 @@ impl InFlight {
 impl Sent {
     fn bytes(&self) -> usize {
         self.message.encoded().len() + self.coverage.as_ref().map_or(0, String::len) + 128
-    }
-
-    fn settle(self) {
-        if let Some(receipt) = self.receipt {
-            receipt.settle();
-        }
     }
 
     /// Writes the message. Returns whether the client takes one so long.
@@ -123,12 +139,17 @@ impl Outgoing {
     }
 
     /// Messages are read while fewer bytes wait for the client's socket.
-    pub(super) fn room(&self) -> usize {
+    fn room(&self) -> usize {
         self.queued.clamp(1, ROOM)
     }
 
+    /// Whether the client has room for another message that is sent so.
+    pub(super) fn has_room(&self, options: &Options) -> bool {
+        self.out.len() < self.room() && (options.qos == Qos::AtMostOnce || self.has_window())
+    }
+
     /// Whether another message may be sent that has to be acknowledged.
-    pub(super) fn has_window(&self) -> bool {
+    fn has_window(&self) -> bool {
         self.in_flight.sent.len() < self.window
             && self.in_flight.bytes < self.queued.clamp(1, MOST_IN_FLIGHT_BYTES)
     }
@@ -168,20 +189,21 @@ impl Outgoing {
         options: &Options,
         delivery: Delivery,
         coverage: Option<String>,
-        receipt: Option<Receipt>,
+        due: Due,
         wall_ms: u64,
     ) {
         let Delivery { message, stamp, retained, .. } = delivery;
         let is_own = || message.publication().is_some_and(|publication| publication.publisher == self.own);
         if options.no_local && is_own() {
+            due.settle();
             return;
         }
         let retain = if options.as_published { message.is_retained() } else { retained };
         let qos = if is_at_most_once(&message) { Qos::AtMostOnce } else { options.qos };
-        let sent = Sent { message, stamp, retain, identifier: options.identifier, coverage, receipt };
+        let sent = Sent { message, stamp, retain, identifier: options.identifier, coverage, due };
         if qos == Qos::AtMostOnce {
             sent.write(&mut self.out, None, wall_ms);
-            sent.settle();
+            sent.due.settle();
             return;
         }
         let id = self.in_flight.next();
@@ -189,7 +211,7 @@ impl Outgoing {
         if sent.write(&mut self.out, Some(id), wall_ms) {
             self.in_flight.insert(id, sent);
         } else {
-            sent.settle();
+            sent.due.settle();
         }
     }
 }

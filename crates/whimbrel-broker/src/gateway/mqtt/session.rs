@@ -10,15 +10,16 @@ use whimbrel_pubsub::message::Message;
 
 use super::Gateway;
 use super::admission::Admitted;
+use super::answers::fault_of;
 use super::clients::{Away, Place};
 use super::codec::{Fault, Packet, Reason, Version};
 use super::incoming::Incoming;
 use super::kept::Kept;
 use super::link::{Link, send, shrink, take_packet};
-use super::outgoing::Outgoing;
-use super::subscription::ROOM;
-use super::subscriptions::Subscriptions;
-use crate::hub::Finding;
+use super::outgoing::{Outgoing, ROOM};
+use super::stored::{self, Line};
+use super::subscriptions::{Subscriptions, stops};
+use crate::hub::{Finding, Hub, SessionName};
 
 /// Packets of the client are taken while fewer bytes wait for its socket.
 const HIGH: usize = 2 * ROOM;
@@ -50,6 +51,10 @@ pub(super) struct Session<S> {
     pub(super) incoming: Incoming,
     pub(super) outgoing: Outgoing,
     pub(super) subscriptions: Subscriptions,
+    /// Whether the session is on disk.
+    pub(super) is_stored: bool,
+    /// Why it ends at once.
+    pub(super) fault: Option<Fault>,
     pub(super) stop: watch::Receiver<()>,
 }
 
@@ -69,7 +74,18 @@ impl<S: AsyncRead + AsyncWrite> Session<S> {
     /// Serves the client until its connection ends, and leaves what is kept of it.
     pub(super) async fn run(mut self) {
         let end = self.serve().await;
-        let Self { gateway, admitted, link, place, terms, incoming, mut outgoing, subscriptions, .. } = self;
+        let Self {
+            gateway,
+            admitted,
+            link,
+            place,
+            terms,
+            incoming,
+            mut outgoing,
+            subscriptions,
+            is_stored,
+            ..
+        } = self;
         if let End::Fault(Fault { reason, why }) = &end {
             outgoing.out.disconnect(*reason, why);
         }
@@ -88,48 +104,62 @@ impl<S: AsyncRead + AsyncWrite> Session<S> {
             // Nobody is there to be told.
             drop(gateway.hub.publish(message, &mut Finding::default()));
         }
-        let session = (!terms.expiry.is_zero()).then(|| {
+        let (session, mut is_over) = if terms.expiry.is_zero() {
+            (None, is_stored)
+        } else {
             let (subscriptions, shared) = subscriptions.park();
-            let kept = Kept {
-                subscriptions,
-                shared,
-                in_flight: outgoing.into_in_flight(),
-                received: incoming.into_received(),
-            };
-            (kept, now + terms.expiry)
-        });
+            let (in_flight, received) = (outgoing.into_in_flight(), incoming.into_received().await);
+            let kept = Kept { subscriptions, shared, in_flight, received, is_stored, seats: Vec::new() };
+            if is_stored {
+                keep_later(&gateway.hub, &place.session(), (terms.expiry, Some(terms.expiry)), kept.lines());
+            }
+            (Some((kept, now + terms.expiry)), false)
+        };
+        if is_over {
+            // What cannot be ended now is ended later.
+            is_over = end_on_disk(&gateway.hub, place.session()).await.is_err();
+        }
         // Whoever takes over does not wait for the connection.
-        place.leave(Away { session, will: later });
+        place.leave(Away { session, will: later, is_over });
         if !matches!(end, End::Lost) {
             link.close(&mut rest).await;
         }
     }
 
     async fn serve(&mut self) -> End {
+        if let Some(fault) = self.fault.take() {
+            return End::Fault(fault);
+        }
         let notify = self.subscriptions.notify();
         let mut covers = interval(COVER_EVERY);
         covers.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut heard = tokio::time::Instant::now();
         loop {
-            let taken = self.take_packets();
+            let taken = self.take_packets().await;
             self.incoming.wake();
             match taken {
                 Ok(None) => {}
                 Ok(Some(end)) => return end,
                 Err(fault) => return End::Fault(fault),
             }
-            let has_more = self.subscriptions.read(&mut self.outgoing).await;
+            let has_more = match self.subscriptions.read(&mut self.outgoing).await {
+                Ok(has_more) => has_more,
+                Err(fault) => return End::Fault(fault),
+            };
             let out = self.outgoing.out.bytes();
             let (waiting, keep_alive) = (out.len(), self.terms.keep_alive);
             let is_sending = waiting > 0 || self.link.is_flushing;
             // A client that is held back is not silent. TCP slows it down.
             let held = self.incoming.held().map(tokio::time::Instant::from_std);
-            heard = held.unwrap_or(heard).max(heard);
+            let is_waiting = self.incoming.is_waiting();
+            heard = held.unwrap_or(heard).max(if is_waiting { tokio::time::Instant::now() } else { heard });
             let silent = keep_alive.map_or(heard, |keep_alive| heard + keep_alive);
             self.link.make_room();
+            // It is shared by many clients, so it is looked at only if it has to be.
+            let room = is_waiting.then(|| self.incoming.room());
             tokio::select! {
                 () = sleep_until(held.unwrap_or(heard)), if held.is_some() => {}
-                read = self.link.reader.read_buf(&mut self.link.input), if waiting < HIGH && held.is_none() => match read {
+                read = self.link.reader.read_buf(&mut self.link.input), if waiting < HIGH && held.is_none() && !is_waiting => match read {
                     Ok(0) | Err(_) => return End::Lost,
                     Ok(bytes) => {
                         heard = tokio::time::Instant::now();
@@ -142,6 +172,12 @@ impl<S: AsyncRead + AsyncWrite> Session<S> {
                     }
                     shrink(self.outgoing.out.bytes());
                 }
+                () = self.incoming.known() => if let Err(fault) = self.incoming.go_on(&mut self.outgoing.out) {
+                    return End::Fault(fault);
+                },
+                () = async { if let Some(room) = room { room.await } }, if is_waiting => if let Err(fault) = self.incoming.go_on(&mut self.outgoing.out) {
+                    return End::Fault(fault);
+                },
                 () = notify.notified() => {}
                 () = tokio::task::yield_now(), if has_more && waiting < ROOM => {}
                 _ = covers.tick() => self.subscriptions.tell_coverage(&mut self.outgoing),
@@ -162,38 +198,49 @@ impl<S: AsyncRead + AsyncWrite> Session<S> {
         }
     }
 
-    /// Handles what came, as far as answers have room.
-    fn take_packets(&mut self) -> Result<Option<End>, Fault> {
-        while self.outgoing.out.len() < HIGH && self.incoming.held().is_none() {
+    /// Handles what came, as far as answers have room and messages are stored.
+    async fn take_packets(&mut self) -> Result<Option<End>, Fault> {
+        while self.outgoing.out.len() < HIGH && self.incoming.held().is_none() && !self.incoming.is_waiting()
+        {
             let packet = take_packet(&mut self.link.input, self.gateway.limits.max_packet)?;
             let Some((first, body)) = packet else { break };
             let packet = Packet::read(first, &body, Some(self.terms.version))?;
-            if let Some(end) = self.handle(packet)? {
+            if let Some(end) = self.handle(packet).await? {
                 return Ok(Some(end));
             }
         }
         Ok(None)
     }
 
-    fn handle(&mut self, packet: Packet<'_>) -> Result<Option<End>, Fault> {
-        let out = &mut self.outgoing.out;
+    async fn handle(&mut self, packet: Packet<'_>) -> Result<Option<End>, Fault> {
         match packet {
             Packet::Publish(publish) => {
+                if !self.is_stored && self.incoming.keeps(&publish) {
+                    Box::pin(self.store()).await?;
+                }
                 let is_named = self.subscriptions.has_no_local();
-                self.incoming.publish(&publish, is_named, out)?;
+                self.incoming.publish(&publish, is_named, &mut self.outgoing.out)?;
             }
             // One that is not known was acknowledged before.
             Packet::Puback(id) => drop(self.outgoing.acknowledged(id)),
-            Packet::Pubrel(id) => self.incoming.release(id, out),
+            Packet::Pubrel(id) => self.incoming.release(id, &mut self.outgoing.out)?,
             Packet::Subscribe { id, properties, filters } => {
-                let (reasons, why) = self.subscriptions.subscribe(&properties, &filters);
-                out.suback(id, &reasons, &why);
+                // It is seldom, and a client that is idle should not have room for it.
+                let subscribed = Box::pin(self.subscriptions.subscribe(&properties, &filters));
+                let (reasons, why) = subscribed.await;
+                if self.is_stored || self.subscriptions.are_durable() {
+                    Box::pin(self.store()).await?;
+                }
+                self.outgoing.out.suback(id, &reasons, &why);
             }
             Packet::Unsubscribe { id, filters } => {
-                let reasons = self.subscriptions.unsubscribe(&filters);
-                out.unsuback(id, &reasons);
+                let reasons = Box::pin(self.subscriptions.unsubscribe(&filters)).await?;
+                if self.is_stored {
+                    Box::pin(self.store()).await?;
+                }
+                self.outgoing.out.unsuback(id, &reasons);
             }
-            Packet::Pingreq => out.pingresp(),
+            Packet::Pingreq => self.outgoing.out.pingresp(),
             Packet::Disconnect { reason, session_expiry } => {
                 if let Some(seconds) = session_expiry {
                     self.change_expiry(Duration::from_secs(seconds.into()))?;
@@ -206,6 +253,20 @@ impl<S: AsyncRead + AsyncWrite> Session<S> {
         Ok(None)
     }
 
+    /// Keeps the session on disk. It is there when this returns.
+    async fn store(&mut self) -> Result<(), Fault> {
+        let (hub, name) = (Arc::clone(&self.gateway.hub), self.place.session());
+        let (expiry, lines) = (self.terms.expiry, self.subscriptions.lines());
+        // The first time the store may have to be opened.
+        let kept = tokio::task::spawn_blocking(move || {
+            hub.keep_session(&name, (expiry, None), stored::encode(lines))?;
+            hub.written()
+        });
+        let written = kept.await.map_err(|_| stops())?.map_err(fault_of)?;
+        self.is_stored = true;
+        written.done().await.map_err(|error| Fault::new(Reason::QUOTA, error.to_string()))
+    }
+
     fn change_expiry(&mut self, asked: Duration) -> Result<(), Fault> {
         if self.terms.expiry.is_zero() && !asked.is_zero() {
             return Err(Fault::protocol("a session that was not to be kept is to be kept now"));
@@ -213,4 +274,21 @@ impl<S: AsyncRead + AsyncWrite> Session<S> {
         self.terms.expiry = asked.min(super::handshake::LONGEST_SESSION);
         Ok(())
     }
+}
+
+/// Has the row of a session written later. What it lacks costs no more than a part of the session's time.
+pub(super) fn keep_later(
+    hub: &Hub,
+    name: &SessionName,
+    (expiry, left): (Duration, Option<Duration>),
+    lines: Vec<Line>,
+) {
+    drop(hub.keep_session(name, (expiry, left), stored::encode(lines)));
+}
+
+/// Ends a session on disk.
+pub(super) async fn end_on_disk(hub: &Arc<Hub>, name: SessionName) -> Result<(), Fault> {
+    let hub = Arc::clone(hub);
+    let ended = tokio::task::spawn_blocking(move || hub.end_session(&name)).await;
+    ended.map_err(|_| stops())?.map_err(fault_of)
 }

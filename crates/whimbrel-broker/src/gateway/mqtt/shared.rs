@@ -6,9 +6,10 @@ use tokio::sync::Notify;
 use whimbrel_pubsub::frame::Refusal;
 use whimbrel_pubsub::topic::TopicFilter;
 
-use super::outgoing::Outgoing;
-use super::subscription::{Options, has_room};
-use crate::hub::{ClientId, Hub, Seat};
+use super::options::Options;
+use super::outgoing::{Due, Outgoing};
+use super::stored::Line;
+use crate::hub::{ClientId, Hub, Seat, UserId};
 use crate::selection::Selection;
 
 /// A subscription of a client to `$share/GROUP/FILTER`. It is kept with the session: the group waits for a member that is away if there is
@@ -23,7 +24,7 @@ pub(super) struct Shared {
 impl Shared {
     pub(super) fn join(
         hub: &Arc<Hub>,
-        client: ClientId,
+        client: (ClientId, UserId),
         group: &str,
         selection: Selection,
         options: Options,
@@ -37,6 +38,11 @@ impl Shared {
         self.selection.filter()
     }
 
+    /// The subscription as it is kept on disk.
+    pub(super) fn line(&self, text: &str) -> Line {
+        Line { text: text.to_owned(), selection: self.selection.clone(), options: self.options }
+    }
+
     /// Sends differently from now on, if the selection is the same.
     pub(super) fn change(&mut self, selection: &Selection, options: Options) -> bool {
         let text = |selection: &Selection| selection.selector().map(ToString::to_string);
@@ -48,15 +54,15 @@ impl Shared {
     }
 
     pub(super) fn is_ready(&self, outgoing: &Outgoing) -> bool {
-        has_room(&self.options, outgoing) && self.seat.is_ready()
+        outgoing.has_room(&self.options) && self.seat.is_ready()
     }
 
     /// Sends what is there for this member, as far as the client has room.
     pub(super) fn read(&mut self, wall_ms: u64, outgoing: &mut Outgoing) {
-        while has_room(&self.options, outgoing)
+        while outgoing.has_room(&self.options)
             && let Some((delivery, receipt)) = self.seat.take()
         {
-            outgoing.deliver(&self.options, delivery, None, Some(receipt), wall_ms);
+            outgoing.deliver(&self.options, delivery, None, Due::Group(receipt), wall_ms);
         }
     }
 
@@ -71,8 +77,8 @@ impl Shared {
         self.seat.come_back(Arc::clone(notify));
     }
 
-    /// About how many bytes it takes while the client is away.
+    /// About how many bytes it takes while the client is away, with the task of a group that has no other member.
     pub(super) fn bytes(&self) -> usize {
-        1_024 + self.selection.filter().as_str().len()
+        4_096 + self.selection.filter().as_str().len()
     }
 }

@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 use whimbrel_pubsub::coverage::{ClusterId, Count, Coverage, Fate, Told};
 
 use super::codec::{Out, PropertyList};
-use super::outgoing::COVERAGE;
-use super::subscription::Options;
+use super::options::Options;
 use crate::hub::Attachment;
 use crate::selection::Selection;
 
+/// The user property that tells what a subscription covers.
+pub(super) const COVERAGE: &str = "whimbrel-coverage";
 /// A text not longer than this comes with each message, bytes.
 const SHORT: usize = 256;
 /// A longer one comes after so many messages,

@@ -4,12 +4,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use tokio::sync::Notify;
 use whimbrel_pubsub::coverage::{ChannelCoverage, Coverage, Range};
 use whimbrel_pubsub::frame::{Refusal, RefusalCode};
 use whimbrel_pubsub::message::Origin;
+use whimbrel_pubsub::topic::TopicFilter;
 
 use super::super::{Durability, Hub, Room};
 use super::attachment::{DurableAttachment, Part};
+use super::session_name::is_of_session;
+use super::sessions::has_room;
 use super::{Presence, count, name_of, refusal, unavailable};
 use crate::buffer::Reach;
 use crate::durable::{Begin, Reader};
@@ -43,14 +47,25 @@ impl Hub {
     pub fn attach_durable(self: &Arc<Self>, attach: AttachDurable) -> Result<DurableAttachment, Refusal> {
         let rooms = self.durable_rooms(&attach.selection)?;
         let name = name_of(&attach.owner, &attach.name)?;
+        self.attach_named(name, &attach, &rooms, Arc::default())
+    }
+
+    /// Attaches a subscription of this name in these channels. Whoever waits for `notify` is woken for it.
+    pub(super) fn attach_named(
+        self: &Arc<Self>,
+        name: SubscriptionName,
+        attach: &AttachDurable,
+        rooms: &[&Room],
+        notify: Arc<Notify>,
+    ) -> Result<DurableAttachment, Refusal> {
         let _one = super::lock(&self.keeper.changing);
         let store = self.keeper.store().map_err(unavailable)?;
         let meta = store.meta();
         let former = meta.subscription(&name);
-        let subscription = wanted(&store, &name, &attach, &rooms)?;
+        let subscription = wanted(&store, &name, attach, rooms)?;
         let mut parts = Vec::new();
         let mut before = Vec::new();
-        for room in &rooms {
+        for room in rooms {
             let log = store.log_with(room.id(), room.log_settings()).map_err(unavailable)?;
             let held = log.held().map_err(unavailable)?;
             let heads = room.begin_logging(log.clone());
@@ -61,15 +76,18 @@ impl Hub {
             }
             parts.push((*room, log));
         }
-        meta.subscribe(&subscription).map_err(|error| refusal(&error))?;
-        for (channel, (origin, highest)) in before {
-            if let Some(range) = Range::new(1, highest) {
-                meta.cover(&name, channel, origin, range).map_err(|error| refusal(&error))?;
+        // A session that comes back costs no write.
+        if former.as_deref() != Some(&subscription) {
+            meta.subscribe(&subscription).map_err(|error| refusal(&error))?;
+            for (channel, (origin, highest)) in before {
+                if let Some(range) = Range::new(1, highest) {
+                    meta.cover(&name, channel, origin, range).map_err(|error| refusal(&error))?;
+                }
             }
+            // Of what is answered, nothing is only in memory.
+            meta.flush().map_err(|error| refusal(&error))?;
         }
-        // Of what is answered, nothing is only in memory.
-        meta.flush().map_err(|error| refusal(&error))?;
-        let signal = Arc::new(Signal::default());
+        let signal = Arc::new(Signal::of(notify));
         let parts = parts.into_iter().map(|(room, log)| {
             let claimed = attach.coverage.of(room.id()).cloned().unwrap_or_default();
             let reader = self.reader(&store, room, &log, (&name, &attach.selection), claimed)?;
@@ -81,13 +99,16 @@ impl Hub {
         Ok(DurableAttachment::new(Arc::clone(self), name, number, signal, parts))
     }
 
+    /// The channels that may have topics of a filter, and some before them: what the first channels take does not come to the others.
+    pub(super) fn reached(&self, filter: &TopicFilter) -> impl Iterator<Item = &Room> {
+        let last = self.rooms.iter().position(|room| room.has_all(filter)).unwrap_or(self.rooms.len());
+        self.rooms.iter().take(last + 1)
+    }
+
     /// The channels of a selection.
     fn durable_rooms(&self, selection: &Selection) -> Result<Vec<&Room>, Refusal> {
         let filter = selection.filter();
-        // What the first channels take does not come to the others.
-        let last = self.rooms.iter().position(|room| room.has_all(filter)).unwrap_or(self.rooms.len());
-        let rooms: Vec<_> =
-            self.rooms.iter().take(last + 1).filter(|room| room.may_have(selection)).collect();
+        let rooms: Vec<_> = self.reached(filter).filter(|room| room.may_have(selection)).collect();
         if rooms.is_empty() {
             let why = format_args!("no channel of this broker has topics of the filter `{filter}`");
             return Err(Refusal::new(RefusalCode::Mistake, why));
@@ -173,7 +194,9 @@ fn wanted(
         );
         return Err(Refusal::new(RefusalCode::Mistake, why));
     }
-    if former.is_none() && count(meta, |other| other.owner == attach.owner) >= MOST_OF_CLIENT {
+    if former.is_none() && is_of_session(name) {
+        has_room(meta, &attach.owner).map_err(|error| refusal(&error))?;
+    } else if former.is_none() && count(meta, |other| other.owner == attach.owner) >= MOST_OF_CLIENT {
         let what = "durable subscriptions of this client";
         return Err(refusal(&MetaError::TooMany { what, most: MOST_OF_CLIENT }));
     }

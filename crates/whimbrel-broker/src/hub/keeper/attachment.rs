@@ -59,6 +59,22 @@ impl DurableAttachment {
         self.signal.woken().await;
     }
 
+    /// Whether it was woken since it was read.
+    pub fn is_ready(&self) -> bool {
+        self.signal.is_ready()
+    }
+
+    /// Returns the coverage of everything settled so far, told or not, acknowledged or not.
+    pub fn coverage(&self) -> Coverage {
+        let mut coverage = Coverage::default();
+        for part in &self.parts {
+            if let Ok(entry) = coverage.entry(part.channel) {
+                *entry = part.reader.coverage();
+            }
+        }
+        coverage
+    }
+
     /// Whether it was attached elsewhere or ended since, so that it has to end here.
     pub fn is_superseded(&self) -> bool {
         self.signal.is_superseded()

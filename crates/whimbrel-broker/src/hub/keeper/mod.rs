@@ -7,10 +7,13 @@ mod attachment;
 mod ending;
 mod opening;
 mod report;
+mod session_name;
+mod sessions;
 mod trimming;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Semaphore;
@@ -19,6 +22,8 @@ use whimbrel_pubsub::frame::{Refusal, RefusalCode};
 pub use attaching::{AttachDurable, MOST_OF_CLIENT};
 pub use attachment::DurableAttachment;
 pub use report::{DurableReport, LogReport};
+pub use session_name::SessionName;
+pub use sessions::KeptSession;
 
 use super::signal::Signal;
 use crate::store::{Meta, MetaError, Store, StoreSettings, SubscriptionName};
@@ -52,6 +57,8 @@ pub(super) struct Keeper {
     changing: Mutex<()>,
     presence: Mutex<BTreeMap<SubscriptionName, Presence>>,
     reads: Arc<Semaphore>,
+    /// Whether a gateway looks after sessions.
+    has_gateway: AtomicBool,
 }
 
 /// Whether a durable subscription is attached.
@@ -73,6 +80,7 @@ impl Keeper {
             changing: Mutex::default(),
             presence: Mutex::default(),
             reads: Arc::new(Semaphore::new(MOST_READS)),
+            has_gateway: AtomicBool::new(false),
         }
     }
 

@@ -4,6 +4,7 @@ use whimbrel_pubsub::message::ChannelId;
 
 use super::super::{Durability, Hub, Room};
 use super::count;
+use super::sessions::leave_all;
 use crate::store::{Log, Most, Position, Store, StoreError};
 
 impl Hub {
@@ -28,6 +29,7 @@ impl Hub {
             Err(why) if must => return Err(why),
             Err(why) => return Ok(vec![format!("there are no durable subscriptions: {why}")]),
         };
+        leave_all(&store, self.clock.now().wall_ms).map_err(|error| error.to_string())?;
         let mut notices = Vec::new();
         for room in &self.rooms {
             let is_wanted = match room.durability() {

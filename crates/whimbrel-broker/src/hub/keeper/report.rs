@@ -3,7 +3,8 @@
 use whimbrel_pubsub::coverage::Range;
 
 use super::super::{Hub, Room};
-use super::{Presence, name_in};
+use super::session_name::is_of_session;
+use super::{Presence, SessionName, name_in};
 use crate::store::{DurableSubscription, Figures, Meta};
 
 /// A durable subscription, as people see it.
@@ -13,6 +14,8 @@ pub struct DurableReport {
     pub name: String,
     /// The client's key.
     pub owner: Vec<u8>,
+    /// The session, if it is one of an MQTT client. Its filter is its name then.
+    pub session: Option<SessionName>,
     /// Its filter.
     pub filter: String,
     /// The messages that it has not acknowledged, at most, whether they match or not.
@@ -42,10 +45,14 @@ impl Hub {
                 Some(Presence::Away(since)) => (false, Some(*since)),
                 None => (false, None),
             };
+            let session = is_of_session(&subscription.name);
+            let session = session.then(|| SessionName::parse(&subscription.owner)).flatten();
+            let name = if session.is_some() { &subscription.filter } else { name_in(&subscription.name) };
             let rooms = subscription.channels.iter().filter_map(|channel| self.room(*channel));
             DurableReport {
-                name: name_in(&subscription.name).to_owned(),
+                name: name.to_owned(),
                 owner: subscription.owner.clone(),
+                session,
                 filter: subscription.filter.clone(),
                 lag: rooms.map(|room| lag(store.meta(), subscription, room)).sum(),
                 attached,

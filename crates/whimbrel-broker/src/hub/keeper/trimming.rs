@@ -37,6 +37,7 @@ impl Hub {
         let Some(store) = self.keeper.opened() else { return String::new() };
         let mut told = Vec::new();
         told.extend(store.meta().expire(self.clock.now().wall_ms).err().map(|error| error.to_string()));
+        told.extend(self.end_sessions(&store).err().map(|error| error.to_string()));
         for room in &self.rooms {
             let Some(log) = room.logging().log() else { continue };
             told.extend(log.refusal().map(|refusal| format!("the channel `{}`: {refusal}", room.name())));

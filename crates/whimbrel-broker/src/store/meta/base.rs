@@ -13,7 +13,7 @@ use whimbrel_pubsub::message::ChannelId;
 
 use super::overlay::Overlay;
 use super::state::State;
-use super::{MetaError, tables};
+use super::{FoundSession, MetaError, tables};
 use crate::store::format::parse_message;
 use crate::store::{Entry, StoreError};
 
@@ -71,6 +71,18 @@ impl Base {
         self.database = Some(database);
         let entries: Option<_> = read.iter().map(|value| parse_message(value)).collect();
         entries.ok_or_else(|| MetaError::damaged(&self.file, "a last value in it cannot be read"))
+    }
+
+    /// All sessions.
+    pub(super) fn sessions(&mut self) -> Result<Vec<FoundSession>, MetaError> {
+        let database = self.take()?;
+        let read = database
+            .begin_read()
+            .map_err(Error::from)
+            .and_then(|transaction| tables::sessions(&transaction))
+            .map_err(|error| self.failed(error))?;
+        self.database = Some(database);
+        read.ok_or_else(|| MetaError::damaged(&self.file, "a session in it cannot be read"))
     }
 
     fn take(&mut self) -> Result<Database, MetaError> {

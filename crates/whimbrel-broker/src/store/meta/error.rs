@@ -32,6 +32,9 @@ pub enum MetaError {
         /// The cause.
         error: Arc<redb::Error>,
     },
+    /// The database is being closed.
+    #[error("the database is closed")]
+    Closed,
     /// There is no such subscription.
     #[error("there is no durable subscription {0}")]
     Unknown(SubscriptionName),

@@ -1,17 +1,20 @@
-//! Small facts that change in place: durable subscriptions and their coverage, last values, and origins.
+//! Small facts that change in place: durable subscriptions and their coverage, sessions of MQTT clients, last values, and origins.
 //!
-//! All but the last values is in memory too. What a client waits for is on disk when a method returns. Coverage, last values and
+//! All but sessions and last values is in memory too. What a client waits for is on disk when a method returns. Coverage, last values and
 //! origins follow within a time, in one transaction for all that changed: a thread writes it.
 
 mod base;
 mod error;
 mod overlay;
+mod session;
+mod sessions;
 mod state;
 mod subscription;
 mod tables;
 #[cfg(test)]
 mod tests;
 mod writer;
+mod written;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,7 +24,9 @@ use whimbrel_pubsub::coverage::{Coverage, Range};
 use whimbrel_pubsub::message::{BrokerId, ChannelId, Origin};
 
 pub use error::MetaError;
+pub use session::{FoundSession, Session};
 pub use subscription::{DurableSubscription, SubscriptionName, Tombstone};
+pub use written::Written;
 
 use self::base::Base;
 use self::writer::Writer;

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use whimbrel_pubsub::coverage::{Coverage, Range, Ranges};
-use whimbrel_pubsub::message::{BrokerId, ChannelId, Origin};
+use whimbrel_pubsub::message::{BrokerId, ChannelId, Origin, Publication};
 
 use super::{
-    DurableSubscription, MOST_ORIGINS_SEEN, MOST_SUBSCRIPTIONS, MOST_TOMBSTONES, MetaError, SubscriptionName,
-    Tombstone,
+    DurableSubscription, MOST_ORIGINS_SEEN, MOST_SUBSCRIPTIONS, MOST_TOMBSTONES, MetaError, Session,
+    SubscriptionName, Tombstone,
 };
 
 /// The most rows that one transaction writes.
@@ -28,6 +28,11 @@ pub(super) struct State {
     dirty_origins: BTreeSet<(ChannelId, Origin)>,
     /// Values that are not written yet; `None` for one that is to be forgotten.
     retained: BTreeMap<RetainedKey, Option<Vec<u8>>>,
+    /// When each session ends.
+    sessions: BTreeMap<Vec<u8>, u64>,
+    dirty_sessions: BTreeMap<Vec<u8>, Session>,
+    /// Messages at QoS 2 that came, or were released, and are not written yet.
+    received: BTreeMap<(Vec<u8>, u16), Option<Publication>>,
 }
 
 #[derive(Debug)]
@@ -42,6 +47,8 @@ pub(super) struct Changes {
     pub(super) coverage: Vec<(CoverageKey, Ranges)>,
     pub(super) origins: Vec<((ChannelId, Origin), u64)>,
     pub(super) retained: Vec<(RetainedKey, Option<Vec<u8>>)>,
+    pub(super) sessions: Vec<(Vec<u8>, Session)>,
+    pub(super) received: Vec<((Vec<u8>, u16), Option<Publication>)>,
 }
 
 /// The part of a name that says whose it is, in front of the first slash.
@@ -209,6 +216,43 @@ impl State {
         self.retained.insert((channel, topic.to_vec()), value);
     }
 
+    pub(super) fn put_session(&mut self, name: &[u8], session: &Session) {
+        self.sessions.insert(name.to_vec(), session.ends());
+        self.dirty_sessions.insert(name.to_vec(), session.clone());
+    }
+
+    pub(super) fn has_session(&self, name: &[u8]) -> bool {
+        self.sessions.contains_key(name)
+    }
+
+    /// The number of sessions.
+    pub(super) fn session_count(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// Sessions whose time was over at `wall_ms`.
+    pub(super) fn ended_sessions(&self, wall_ms: u64) -> Vec<Vec<u8>> {
+        let ended = self.sessions.iter().filter(|(_, ends)| **ends <= wall_ms);
+        ended.map(|(name, _)| name.clone()).collect()
+    }
+
+    pub(super) fn put_received(&mut self, name: &[u8], id: u16, publication: Option<Publication>) {
+        self.received.insert((name.to_vec(), id), publication);
+    }
+
+    /// Forgets a session, and subscriptions of which nothing is remembered.
+    pub(super) fn remove_session(&mut self, session: Option<&[u8]>, subscriptions: &[SubscriptionName]) {
+        if let Some(name) = session {
+            self.sessions.remove(name);
+            self.dirty_sessions.remove(name);
+            self.received.retain(|(of, _), _| of != name);
+        }
+        for name in subscriptions {
+            self.subscriptions.remove(name);
+            self.clean(name);
+        }
+    }
+
     /// Takes what has changed, as much as one transaction writes; `None` if nothing has.
     pub(super) fn take_changes(&mut self) -> Option<Changes> {
         let mut changes = Changes::default();
@@ -228,6 +272,16 @@ impl State {
         {
             changes.retained.push(change);
         }
+        while changes.rows() < MOST_ROWS
+            && let Some(change) = self.dirty_sessions.pop_first()
+        {
+            changes.sessions.push(change);
+        }
+        while changes.rows() < MOST_ROWS
+            && let Some(change) = self.received.pop_first()
+        {
+            changes.received.push(change);
+        }
         (changes.rows() > 0).then_some(changes)
     }
 
@@ -238,12 +292,24 @@ impl State {
         for (key, value) in changes.retained {
             self.retained.entry(key).or_insert(value);
         }
+        // Of a session that ended meanwhile, nothing is written any more.
+        for (name, session) in changes.sessions {
+            if self.sessions.contains_key(&name) {
+                self.dirty_sessions.entry(name).or_insert(session);
+            }
+        }
+        for (key, publication) in changes.received {
+            if self.sessions.contains_key(&key.0) {
+                self.received.entry(key).or_insert(publication);
+            }
+        }
     }
 
     /// Forgets all changes: the state was just read, and need not be written.
     pub(super) fn forget_changes(&mut self) {
         self.dirty_coverage.clear();
         self.dirty_origins.clear();
+        self.dirty_sessions.clear();
     }
 
     fn clean(&mut self, name: &SubscriptionName) {
@@ -253,6 +319,7 @@ impl State {
 
 impl Changes {
     fn rows(&self) -> usize {
-        self.coverage.len() + self.origins.len() + self.retained.len()
+        let facts = self.coverage.len() + self.origins.len() + self.retained.len();
+        facts + self.sessions.len() + self.received.len()
     }
 }

@@ -11,7 +11,7 @@ use crate::store::format::{Cursor, Put};
 /// The longest name of a subscription, bytes.
 const LONGEST_NAME: usize = 255;
 /// The longest owner, bytes.
-const LONGEST_OWNER: usize = 1_024;
+const LONGEST_OWNER: usize = 2_048;
 /// The longest filter or selector, bytes.
 const LONGEST_TEXT: usize = 65_535;
 

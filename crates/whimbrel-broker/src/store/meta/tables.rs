@@ -1,11 +1,12 @@
 //! The tables of the database.
 
-use redb::{Error, ReadableTable, TableDefinition, WriteTransaction};
+use redb::{Error, ReadableTable, TableDefinition, TableError, WriteTransaction};
 use whimbrel_pubsub::coverage::{MOST_RANGES, Range, Ranges};
 use whimbrel_pubsub::message::{BrokerId, ChannelId, LAST_SEQUENCE, Origin};
 
+use super::session::{encode_publication, parse_publication};
 use super::state::{Changes, State};
-use super::{DurableSubscription, SubscriptionName, Tombstone};
+use super::{DurableSubscription, FoundSession, Session, SubscriptionName, Tombstone};
 use crate::store::format::{Cursor, Put};
 
 /// The version of the tables.
@@ -22,6 +23,10 @@ pub(super) const TOMBSTONES: TableDefinition<'_, &str, &[u8]> = TableDefinition:
 pub(super) const RETAINED: TableDefinition<'_, (u32, &[u8]), &[u8]> = TableDefinition::new("retained");
 /// The highest sequence by channel, broker and epoch.
 pub(super) const ORIGINS: TableDefinition<'_, (u32, u64, u64), u64> = TableDefinition::new("origins");
+/// Sessions of MQTT clients by name. Databases of earlier versions have none.
+pub(super) const SESSIONS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("sessions");
+/// Messages at QoS 2 that were not released, by session and packet identifier.
+pub(super) const RECEIVED: TableDefinition<'_, (&[u8], u16), &[u8]> = TableDefinition::new("received");
 
 /// The name of the version in [`FACTS`].
 pub(super) const FACT_VERSION: &str = "version";
@@ -37,6 +42,8 @@ pub(super) fn create(transaction: &WriteTransaction) -> Done {
     transaction.open_table(TOMBSTONES)?;
     transaction.open_table(RETAINED)?;
     transaction.open_table(ORIGINS)?;
+    transaction.open_table(SESSIONS)?;
+    transaction.open_table(RECEIVED)?;
     Ok(())
 }
 
@@ -80,8 +87,46 @@ pub(super) fn load(transaction: &redb::ReadTransaction) -> Result<Result<State, 
             return Ok(Err("there are more origins in it than can be remembered"));
         }
     }
+    for row in rows_of(transaction.open_table(SESSIONS))?.iter().flat_map(|table| table.iter()).flatten() {
+        let (name, value) = row?;
+        let Some(session) = Session::parse(value.value()) else {
+            return Ok(Err("a session in it cannot be read"));
+        };
+        state.put_session(name.value(), &session);
+    }
     state.forget_changes();
     Ok(Ok(state))
+}
+
+/// A table that may be missing.
+pub(super) fn rows_of<T>(opened: Result<T, TableError>) -> Result<Option<T>, Error> {
+    match opened {
+        Ok(table) => Ok(Some(table)),
+        Err(TableError::TableDoesNotExist(_)) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// All sessions. `Ok(None)`: one cannot be read.
+pub(super) fn sessions(transaction: &redb::ReadTransaction) -> Result<Option<Vec<FoundSession>>, Error> {
+    let Some(table) = rows_of(transaction.open_table(SESSIONS))? else { return Ok(Some(Vec::new())) };
+    let received = rows_of(transaction.open_table(RECEIVED))?;
+    let mut found = Vec::new();
+    for row in table.iter()? {
+        let (name, value) = row?;
+        let Some(session) = Session::parse(value.value()) else { return Ok(None) };
+        let name = name.value().to_vec();
+        let mut ids = Vec::new();
+        if let Some(table) = &received {
+            for row in table.range((&name[..], 0)..=(&name[..], u16::MAX))? {
+                let (key, value) = row?;
+                let Some(publication) = parse_publication(value.value()) else { return Ok(None) };
+                ids.push((key.value().1, publication));
+            }
+        }
+        found.push(FoundSession { name, session, received: ids });
+    }
+    Ok(Some(found))
 }
 
 /// The values of a channel, encoded.
@@ -124,6 +169,24 @@ pub(super) fn put_tombstone(
     remove_coverage(transaction, name.as_str())
 }
 
+/// Removes a session, and subscriptions of which nothing is remembered.
+pub(super) fn remove_session(
+    transaction: &WriteTransaction,
+    session: Option<&[u8]>,
+    subscriptions: &[SubscriptionName],
+) -> Done {
+    if let Some(name) = session {
+        transaction.open_table(SESSIONS)?.remove(name)?;
+        let mut received = transaction.open_table(RECEIVED)?;
+        received.retain_in((name, 0)..=(name, u16::MAX), |_, _| false)?;
+    }
+    for name in subscriptions {
+        transaction.open_table(SUBSCRIPTIONS)?.remove(name.as_str())?;
+        remove_coverage(transaction, name.as_str())?;
+    }
+    Ok(())
+}
+
 pub(super) fn remove_tombstones(transaction: &WriteTransaction, names: &[SubscriptionName]) -> Done {
     let mut table = transaction.open_table(TOMBSTONES)?;
     for name in names {
@@ -162,6 +225,17 @@ pub(super) fn put_changes(transaction: &WriteTransaction, changes: &Changes) -> 
     let mut origins = transaction.open_table(ORIGINS)?;
     for ((channel, Origin { broker, epoch }), highest) in &changes.origins {
         origins.insert((channel.0, broker.0, *epoch), highest)?;
+    }
+    let mut sessions = transaction.open_table(SESSIONS)?;
+    for (name, session) in &changes.sessions {
+        sessions.insert(&name[..], &session.encode()[..])?;
+    }
+    let mut received = transaction.open_table(RECEIVED)?;
+    for ((name, id), publication) in &changes.received {
+        match publication {
+            Some(publication) => received.insert((&name[..], *id), &encode_publication(*publication)[..])?,
+            None => received.remove((&name[..], *id))?,
+        };
     }
     Ok(())
 }
@@ -208,6 +282,12 @@ mod tests {
             }
             if let Some(found) = DurableSubscription::parse(&name, &bytes) {
                 prop_assert_eq!(found.encode(), bytes.clone());
+            }
+            if let Some(found) = Session::parse(&bytes) {
+                prop_assert_eq!(found.encode(), bytes.clone());
+            }
+            if let Some(found) = parse_publication(&bytes) {
+                prop_assert_eq!(encode_publication(found), bytes.clone());
             }
             if let Some(found) = Tombstone::parse(&bytes) {
                 prop_assert_eq!(found.encode(), bytes);

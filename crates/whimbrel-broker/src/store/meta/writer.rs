@@ -5,11 +5,13 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use redb::WriteTransaction;
+use tokio::sync::watch;
 use whimbrel_pubsub::message::ChannelId;
 
 use super::base::Base;
 use super::state::State;
-use super::{MetaError, tables};
+use super::written::{Round, Written};
+use super::{FoundSession, MetaError, tables};
 use crate::store::{Entry, StoreError};
 
 /// The database and its thread. Dropping it writes what waits.
@@ -30,13 +32,19 @@ struct Shared {
     wish: Mutex<Wish>,
     wake: Condvar,
     trouble: Mutex<Option<MetaError>>,
+    /// Tells the outcome of each round in which the thread writes.
+    rounds: watch::Sender<Round>,
     every: Duration,
 }
 
 #[derive(Debug, Default)]
 struct Wish {
     is_write: bool,
+    /// Whether somebody waits for it.
+    is_soon: bool,
     is_end: bool,
+    /// The number of the round that was begun last.
+    round: u64,
 }
 
 impl Writer {
@@ -48,6 +56,7 @@ impl Writer {
             wish: Mutex::default(),
             wake: Condvar::new(),
             trouble: Mutex::default(),
+            rounds: watch::Sender::default(),
             every,
         });
         let of_thread = shared.clone();
@@ -88,8 +97,20 @@ impl Writer {
         }
     }
 
+    /// Has the thread write at once what was changed before. All who wait meanwhile are in the next round.
+    pub(super) fn write_soon(&self) -> Written {
+        let mut wish = lock(&self.shared.wish);
+        (wish.is_write, wish.is_soon) = (true, true);
+        self.shared.wake.notify_one();
+        Written::new(wish.round + 1, self.shared.rounds.subscribe())
+    }
+
     pub(super) fn flush(&self) -> Result<(), MetaError> {
         self.shared.flush()
+    }
+
+    pub(super) fn sessions(&self) -> Result<Vec<FoundSession>, MetaError> {
+        lock(&self.shared.base).sessions()
     }
 
     pub(super) fn retained(&self, channel: ChannelId) -> Result<Vec<Entry>, MetaError> {
@@ -113,9 +134,11 @@ impl Drop for Writer {
 impl Shared {
     fn run(&self) {
         loop {
-            let is_end = self.wait();
+            let (round, is_end) = self.wait();
             // `trouble` tells an error, and what could not be written waits on.
-            let failed = self.flush().is_err();
+            let outcome = self.flush().err();
+            let failed = outcome.is_some();
+            self.rounds.send_replace(Round { number: round, outcome });
             if is_end {
                 return;
             }
@@ -125,8 +148,9 @@ impl Shared {
         }
     }
 
-    /// Waits for something to write, and then for the time in which more may come. Returns whether the end has come.
-    fn wait(&self) -> bool {
+    /// Waits for something to write, and then for the time in which more may come, unless somebody waits. Begins a round. Returns its
+    /// number, and whether the end has come.
+    fn wait(&self) -> (u64, bool) {
         let mut wish = lock(&self.wish);
         while !wish.is_write && !wish.is_end {
             wish = self.wake.wait(wish).unwrap_or_else(PoisonError::into_inner);
@@ -134,9 +158,10 @@ impl Shared {
         let at = Instant::now() + self.every;
         loop {
             let left = at.saturating_duration_since(Instant::now());
-            if wish.is_end || left.is_zero() {
-                wish.is_write = false;
-                return wish.is_end;
+            if wish.is_end || wish.is_soon || left.is_zero() {
+                (wish.is_write, wish.is_soon) = (false, false);
+                wish.round += 1;
+                return (wish.round, wish.is_end);
             }
             wish = match self.wake.wait_timeout(wish, left) {
                 Ok((wish, _)) => wish,

@@ -37,7 +37,7 @@ pub(super) enum Qos {
 }
 
 impl Qos {
-    fn of(bits: u8) -> Result<Self, Fault> {
+    pub(super) fn of(bits: u8) -> Result<Self, Fault> {
         match bits {
             0 => Ok(Self::AtMostOnce),
             1 => Ok(Self::AtLeastOnce),

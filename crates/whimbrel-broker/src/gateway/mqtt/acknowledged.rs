@@ -1,0 +1,43 @@
+//! What a client has of the messages of a durable subscription.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use whimbrel_pubsub::coverage::Cover;
+use whimbrel_pubsub::message::ChannelId;
+
+/// What a client has of the messages of a subscription, until the store is told.
+#[derive(Debug, Default)]
+pub(super) struct Acknowledged(Mutex<Vec<(ChannelId, Cover)>>);
+
+/// A message whose acknowledgement moves its subscription's coverage.
+#[derive(Debug)]
+pub(super) struct Mark {
+    acknowledged: Arc<Acknowledged>,
+    channel: ChannelId,
+    cover: Cover,
+}
+
+impl Acknowledged {
+    pub(super) fn note(&self, channel: ChannelId, cover: Cover) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((channel, cover));
+    }
+
+    pub(super) fn take(&self) -> Vec<(ChannelId, Cover)> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+}
+
+impl Mark {
+    pub(super) fn new(acknowledged: &Arc<Acknowledged>, channel: ChannelId, cover: Cover) -> Self {
+        Self { acknowledged: Arc::clone(acknowledged), channel, cover }
+    }
+
+    /// The client has the message.
+    pub(super) fn settle(self) {
+        self.acknowledged.note(self.channel, self.cover);
+    }
+}
