@@ -31,7 +31,7 @@ impl Experiment for Churn {
             title: "Clients that come and go",
             source: "the broker's own goals: 3,000 connects and disconnects a second by key with tickets, and 1,000 by TLS; 100,000 subscribers \
                      that were away cost nothing while away, and come back within 60 s; live p99 within 2 times all the while",
-            measured: "One broker over loopback, and one process of clients on the same two cores. Live traffic is 500 messages a second to 20 \
+            measured: "One broker over loopback, and one process of clients on the same two cores. Live traffic is 200 messages a second to 10 \
                        subscribers, and has threads of its own. Its p99 is measured without the clients and with them. By key, each client \
                        makes a session with a ticket, says hello, attaches a semi-durable subscription and leaves. \
                        By TLS, it resumes, sends CONNECT of MQTT 3.1.1 with user and password, and leaves after the answer. \

@@ -42,10 +42,10 @@ pub(crate) struct Returning {
     #[arg(long, default_value_t = 55.0)]
     within: f64,
     /// Live subscribers
-    #[arg(long, default_value_t = 20)]
+    #[arg(long, default_value_t = 10)]
     subscribers: usize,
     /// Live messages a second
-    #[arg(long, default_value_t = 500.0)]
+    #[arg(long, default_value_t = 200.0)]
     live: f64,
     /// Seconds of live traffic before they come
     #[arg(long, default_value_t = 5.0)]
@@ -83,10 +83,9 @@ impl Returning {
         let coverage = self.go_away(&url).await?;
         let away = brokers.usage()?.resident as f64;
         let live = Live::start(&url, self.subscribers, self.live).await?;
-        let quiet = live.begin();
+        let (quiet, idle) = (live.begin(), brokers.usage()?);
         sleep(Duration::from_secs_f64(self.quiet)).await;
-        let quiet = live.end(quiet);
-        let before = brokers.usage()?;
+        let (quiet, before) = (live.end(quiet), brokers.usage()?);
         let (busy, began) = (live.begin(), Instant::now());
         let (_endpoints, all) = self.come_back(&url, coverage).await?;
         let (seconds, busy) = (began.elapsed().as_secs_f64(), live.end(busy));
@@ -103,7 +102,12 @@ impl Returning {
             // What the buffer holds is not for them, and is not small beside nothing.
             away_bytes: (away - empty).max(0.0) / self.count as f64,
             back_bytes: (after.resident as f64 - before.resident as f64).max(0.0) / self.count as f64,
-            broker_us: (after.cpu - before.cpu).as_secs_f64() * 1e6 / self.count as f64,
+            // What live traffic takes is not theirs.
+            broker_us: ((after.cpu - before.cpu).as_secs_f64()
+                - (before.cpu - idle.cpu).as_secs_f64() / self.quiet * seconds)
+                .max(0.0)
+                * 1e6
+                / self.count as f64,
         })
     }
 
