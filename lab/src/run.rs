@@ -19,7 +19,7 @@ use crate::stats::ENOUGH;
 use crate::{carrier, peer, testbed};
 
 /// Trials of each case in a quick run.
-const QUICK_TRIALS: u64 = 3;
+const QUICK_TRIALS: u64 = 2;
 /// Trials of each case in any other run.
 const TRIALS: u64 = ENOUGH as u64;
 
@@ -32,7 +32,7 @@ pub(crate) struct Run {
     /// Seed of the first trial. Each further trial takes the next number
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Trials of each case, interleaved peer by peer [default: 5, or 3 in a quick run]
+    /// Trials of each case, interleaved peer by peer [default: 5, or 2 in a quick run]
     #[arg(long)]
     trials: Option<u64>,
     /// Seconds of a trial [default: the experiment's own]

@@ -47,7 +47,7 @@ impl Lab {
             tools::proxy_programs();
             tools::sing_box();
         }
-        if self.wants(&["fan-out"]) {
+        if self.wants(&["fan-out", "semi-durable"]) {
             tools::brokers();
         }
         let build = ["build", "--release", "--quiet", "--manifest-path", MANIFEST];

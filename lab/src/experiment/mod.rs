@@ -3,14 +3,18 @@
 
 mod acm;
 mod acm_cot;
+mod acm_mobility;
+mod acm_overwriting;
 mod acm_table1;
 mod acm_table2;
 mod acm_table3;
 mod acm_table4;
 mod acm_xml;
 mod blackout;
+mod churn;
 mod conditions;
 mod cross_check;
+mod durable;
 mod fairness;
 mod fan_out;
 mod handover;
@@ -26,13 +30,16 @@ mod mockets_table2;
 mod paths_aggregate;
 mod paths_dark;
 mod paths_messages;
+mod points;
 mod programs;
 mod proxy_cost;
 mod proxy_outage;
 mod proxy_reload;
 mod proxy_rivals;
+mod replay;
 mod scale;
 mod self_test;
+mod semi_durable;
 mod several;
 mod short_transfers;
 mod suspend;
@@ -288,6 +295,12 @@ pub(crate) fn all() -> &'static [&'static dyn Experiment] {
         &proxy_cost::ProxyCost,
         &scale::Scale,
         &fan_out::FanOut,
+        &semi_durable::SemiDurable,
+        &replay::Replay,
+        &churn::Churn,
+        &durable::Durable,
+        &acm_mobility::AcmMobility,
+        &acm_overwriting::AcmOverwriting,
         &self_test::SelfTest,
         &cross_check::CrossCheck,
     ]

@@ -245,6 +245,19 @@ const DICTIONARY: &str = "whimbrel zstd:3 dictionary";
 const RELOADS: &str = "1,000 reloads";
 const UPGRADES: &str = "100 upgrades";
 const PROXY: &str = crate::carrier::OURS;
+const ROAMING: &str = "At saturation";
+const PAPER_RATE: &str = "At the paper's rate, 285.29 a second";
+const NONDURABLE: &str = "whimbrel-nondurable";
+const MOVING: [&str; 2] =
+    ["Hand-over between three brokers: 12 s away", "Hand-over between three brokers: 24 s away"];
+const REPLAYED: [&str; 2] = ["In process: all", "In process: a tenth, by a selector"];
+const REPLAYED_FAR: [&str; 2] = ["Over loopback: all", "Over loopback: a tenth, by a selector"];
+const BY_KEY: &str = "Connects: by key with tickets, 3,000 a second";
+const BY_TLS: &str = "Connects: by TLS, resumed, with a password, 1,000 a second";
+const RETURN: &str = "Return: 100,000 semi-durable subscribers";
+const DURABLE: &str = "Publishing: 1,000 in flight";
+const KILLED: &str = "Return after kill -9: 2,000,000 messages stored";
+const OVERWRITTEN: &str = "Figure 12 (b), 24 s away: 258.63 a second, 20,000 slots";
 const RIVAL: &str = crate::carrier::HYSTERIA;
 const CUBIC: &str = "tcp-cubic";
 const ONCE: &str = "whimbrel-once";
@@ -576,6 +589,73 @@ const HEADLINES: &[Headline] = &[
             most("To 1,000 subscribers", "bytes_each", 12_000.0),
             most("To 1,000 subscribers", "bytes_each", 4_000.0).of("whimbrel-mqtt"),
         ],
+    },
+    Headline {
+        experiment: "semi-durable",
+        condition: ROAMING,
+        peer: OURS,
+        metric: "published",
+        targets: &[
+            least(ROAMING, "published", 0.97).times(Times::Row(ROAMING, NONDURABLE)),
+            least(PAPER_RATE, "published", 0.97).times(Times::Row(PAPER_RATE, NONDURABLE)),
+            never(MOVING[0], "lost"),
+            never(MOVING[0], "twice"),
+            never(MOVING[1], "lost"),
+            never(MOVING[1], "twice"),
+        ],
+    },
+    Headline {
+        experiment: "replay",
+        condition: REPLAYED_FAR[0],
+        peer: OURS,
+        metric: "delivered",
+        targets: &[
+            least(REPLAYED_FAR[0], "delivered", 1.0),
+            least(REPLAYED_FAR[1], "passed", 0.5),
+            least(REPLAYED[0], "delivered", 5.0),
+            least(REPLAYED[1], "passed", 2.5),
+        ],
+    },
+    Headline {
+        experiment: "churn",
+        condition: RETURN,
+        peer: OURS,
+        metric: "seconds",
+        // Connects are offered at the goal's rate: a hundredth less is the end of a trial.
+        targets: &[
+            most(RETURN, "seconds", 60.0),
+            most(RETURN, "p99_ratio", 2.0),
+            never(RETURN, "lost"),
+            least(BY_KEY, "connects", 2_970.0),
+            most(BY_KEY, "p99_ratio", 2.0),
+            least(BY_TLS, "connects", 990.0),
+            most(BY_TLS, "p99_ratio", 2.0),
+        ],
+    },
+    Headline {
+        experiment: "durable",
+        condition: DURABLE,
+        peer: OURS,
+        metric: "broker_share",
+        targets: &[
+            least(DURABLE, "broker_share", 80.0),
+            least(DURABLE, "log_share", 80.0),
+            most(KILLED, "recovery_ms", 1_000.0),
+        ],
+    },
+    Headline {
+        experiment: "acm-mobility",
+        condition: "Figure 8, frequency of handoffs: away for 7.42 % of the time",
+        peer: "semi-durable",
+        metric: "received",
+        targets: &[],
+    },
+    Headline {
+        experiment: "acm-overwriting",
+        condition: OVERWRITTEN,
+        peer: "lrp",
+        metric: "messages",
+        targets: &[most(OVERWRITTEN, "messages", 1.1).of("lrp").times(Times::Limit)],
     },
     Headline {
         experiment: "self",

@@ -11,6 +11,8 @@ mod native;
 mod publisher;
 mod stamp;
 mod stream;
+#[path = "../../walk.rs"]
+mod walk;
 mod wire;
 
 use std::path::PathBuf;

@@ -3,27 +3,21 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, bail};
-use bytes::Bytes;
 use tokio::task::JoinSet;
 use whimbrel::{Config, Endpoint, MessageStream, Mocket, StreamOptions};
 use whimbrel_pubsub::client::endpoint_config;
-use whimbrel_pubsub::codec::{Malformed, Parser};
 use whimbrel_pubsub::coverage::SubscriptionId;
 use whimbrel_pubsub::frame::{
     BrokerFrame, ClientFrame, Hello, Kind, Recover, Slow, Start, Subscribe, SubscriberFrame,
     SubscriptionFrame, Welcome,
 };
-use whimbrel_pubsub::message::{LONGEST_MESSAGE, Message};
+use whimbrel_pubsub::message::Message;
 
 use crate::audience::{Audience, Tally};
 use crate::stamp;
+use crate::walk::walk;
 
 pub(crate) const TOPIC: &str = "fan/out";
-/// The kind of a frame that tells, and of a delivery in it, as docs/broker-protocol.md has them.
-const TELLING: u8 = 2;
-const DELIVERY: u8 = 0;
-const SAME: u8 = 1 << 6;
-const ALONE: u8 = 1 << 7;
 
 /// How subscriptions are made.
 #[derive(Clone, Copy, Debug)]
@@ -94,7 +88,11 @@ async fn read(
         let now = stamp::now();
         let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
         while let Some(message) = next {
-            if walk(&message.payload, |payload| tally.came(payload, now)).is_err() {
+            // The load's messages end with their payload.
+            let came = |message: &[u8]| {
+                tally.came(&message[message.len().saturating_sub(stamp::LENGTH)..], now);
+            };
+            if walk(&message.payload, came).is_err() {
                 bail!("the broker sent what is no frame")
             }
             next = stream.try_recv();
@@ -102,78 +100,8 @@ async fn read(
     }
 }
 
-/// Shows the payloads of a frame's deliveries.
-fn walk(frame: &Bytes, mut see: impl FnMut(&[u8])) -> Result<(), Malformed> {
-    let mut parser = Parser::new(frame);
-    if parser.byte()? != TELLING {
-        return Ok(());
-    }
-    parser.varint()?;
-    while !parser.is_empty() {
-        let head = parser.byte()?;
-        if head & 7 != DELIVERY {
-            // What is told beside deliveries now and then comes in frames of its own, or behind them.
-            return Ok(());
-        }
-        if head & SAME == 0 {
-            parser.take(16)?;
-        }
-        for _ in 0..3 {
-            parser.varint()?;
-        }
-        parser.byte()?;
-        if head & ALONE == 0 {
-            parser.varint()?;
-            parser.varint()?;
-        }
-        let message = parser.bytes(LONGEST_MESSAGE)?;
-        // The load's messages end with their payload.
-        see(&message[message.len().saturating_sub(stamp::LENGTH)..]);
-    }
-    Ok(())
-}
-
 /// A message of the load.
 pub(crate) fn message(payload: &[u8]) -> anyhow::Result<Message> {
     let draft = whimbrel_pubsub::message::Draft { topic: TOPIC, payload, ..Default::default() };
     Ok(draft.finish()?)
-}
-
-#[cfg(test)]
-mod tests {
-    use whimbrel_pubsub::coverage::{Cover, Delivery, Range, Told};
-    use whimbrel_pubsub::frame::Telling;
-    use whimbrel_pubsub::message::{BrokerId, ChannelId, Hlc, Origin, PartitionId, Stamp};
-
-    use super::*;
-
-    #[test]
-    fn the_walk_sees_what_the_codec_writes() {
-        let origin = Origin { broker: BrokerId(7), epoch: 9 };
-        let stamp = |number| stamp::Stamp { due: 1, step: 0, publisher: 0, number };
-        let mut telling = Telling::new(ChannelId(0));
-        for sequence in 5..9 {
-            let named = Stamp {
-                origin,
-                sequence,
-                partition: PartitionId(0),
-                ordinal: sequence,
-                published: Hlc::at(sequence),
-            };
-            let range = Range { first: sequence - sequence % 2, last: sequence };
-            let message = message(&stamp(sequence).payload()).unwrap();
-            let cover = Cover { origin, range };
-            telling.push(&Told::Delivery(Delivery {
-                cover,
-                stamp: named,
-                message,
-                recovered: false,
-                late: false,
-                retained: false,
-            }));
-        }
-        let mut numbers = Vec::new();
-        walk(&telling.finish(), |payload| numbers.push(stamp::Stamp::read(payload).unwrap().number)).unwrap();
-        assert_eq!(numbers, [5, 6, 7, 8]);
-    }
 }
