@@ -73,6 +73,14 @@ impl Header {
     }
 }
 
+impl Header {
+    /// Returns whether a run with this header goes on with that of another: all is the same but when and how it was called.
+    pub(crate) fn is_of(&self, other: &Self) -> bool {
+        let called = |header: &Self| Self { date: String::new(), command: String::new(), ..header.clone() };
+        called(self) == called(other)
+    }
+}
+
 impl PeerNote {
     /// Describes a peer as it is now.
     pub(crate) fn of(peer: &dyn peer::Peer) -> Self {

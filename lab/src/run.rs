@@ -45,6 +45,9 @@ pub(crate) struct Run {
     /// take. Unless given, 6 per core
     #[arg(long, default_value_t = parallel())]
     parallel: usize,
+    /// Goes on with a run of the same command that was interrupted: its trials are not run again
+    #[arg(long)]
+    resume: bool,
     /// Lets a run replace the whole record even if it has only some peers, fewer than 5 trials or another time. The
     /// report shows the rows that it lacks as gaps
     #[arg(long)]
@@ -63,6 +66,7 @@ struct Task {
     trial: u64,
     seed: u64,
     seconds: f64,
+    cost: Cost,
 }
 
 impl Run {
@@ -121,18 +125,20 @@ impl Run {
             quick: self.quick(),
             ..Header::here()
         };
-        let mut session = Session::new(&experiments, &tasks, &header, shelf)?;
         let options = Arc::new(self.options());
+        let headers: Vec<_> = experiments.iter().map(|one| (*one, self.header_of(*one, &header))).collect();
+        let (mut session, tasks) = Session::new(&headers, tasks, shelf, self.resume)?;
         let finished = session.go(tasks, &options, self.parallel).await?;
         session.conclude(finished)?;
         if !finished {
             bail!("interrupted");
         }
-        for experiment in experiments {
+        for (experiment, header) in headers {
             let record = Record::read(&shelf.folder(), experiment.name())?;
-            if let Some(record) = record.filter(|record| record.header == header) {
+            if let Some(record) = record.filter(|record| record.header.is_of(&header)) {
                 println!("\n{}\n", experiment.about().title);
                 report::table::tables(experiment, &record).iter().for_each(|table| println!("{table}"));
+                experiment.findings(&record).iter().for_each(|finding| println!("{finding}"));
                 println!("{}", report::late::sentences(experiment, &record));
             }
         }
@@ -144,6 +150,16 @@ impl Run {
         for (name, what) in untimed.filter(|_| self.time.is_some()) {
             eprintln!("--time does not affect {name}: {what}");
         }
+    }
+
+    /// Returns the trials of each case of an experiment.
+    fn trials_of(&self, experiment: &dyn Experiment) -> u64 {
+        let own = experiment.trials(&self.options()).filter(|_| self.trials.is_none());
+        own.unwrap_or_else(|| self.trials())
+    }
+
+    fn header_of(&self, experiment: &dyn Experiment, header: &Header) -> Header {
+        Header { trials: self.trials_of(experiment), ..header.clone() }
     }
 
     fn trials(&self) -> u64 {
@@ -233,17 +249,19 @@ impl Run {
                     one.name() == experiment.name() && self.wants(&case.peer) && here(&case.peer)
                 })
                 .collect();
-            for trial in 1..=self.trials() {
+            for trial in 1..=self.trials_of(*experiment) {
+                let seed = self.seed + trial - 1;
                 tasks.extend(mine.iter().map(|(experiment, case)| Task {
                     experiment: *experiment,
                     seconds: experiment.seconds(case, &options),
+                    cost: experiment.cost(case, seed),
                     case: case.clone(),
                     trial,
-                    seed: self.seed + trial - 1,
+                    seed,
                 }));
             }
         }
-        tasks.sort_by_key(|task| task.case.cost == Cost::Heavy);
+        tasks.sort_by_key(|task| task.cost == Cost::Heavy);
         tasks
     }
 

@@ -105,11 +105,14 @@ impl Record {
 
     /// Reads the record of an experiment. `None` if it was never run.
     pub(crate) fn read(folder: &Path, experiment: &str) -> anyhow::Result<Option<Self>> {
-        let path = Self::path(folder, experiment);
+        Self::read_file(&Self::path(folder, experiment))
+    }
+
+    fn read_file(path: &Path) -> anyhow::Result<Option<Self>> {
         if !path.exists() {
             return Ok(None);
         }
-        let text = fs::read_to_string(&path)?;
+        let text = fs::read_to_string(path)?;
         let (mut header, mut samples) = (None, Vec::new());
         for (number, line) in text.lines().enumerate() {
             let line = serde_json::from_str(line)
@@ -146,6 +149,35 @@ impl Recorder {
         let mut recorder = Self { file, part, path, found: false };
         recorder.line(&Line::Header(Box::new(header.clone())))?;
         Ok(recorder)
+    }
+
+    /// Goes on with the file of a run that was interrupted, if there is one. Returns its samples, too.
+    ///
+    /// # Errors
+    /// The file is of another run: another revision, machine, seed or number of trials.
+    pub(crate) fn resume(
+        folder: &Path,
+        experiment: &str,
+        header: &Header,
+    ) -> anyhow::Result<(Self, Vec<Sample>)> {
+        let path = Record::path(folder, experiment);
+        let part = path.with_extension("jsonl.part");
+        let Some(begun) = Record::read_file(&part)? else {
+            return Ok((Self::new(folder, experiment, header)?, Vec::new()));
+        };
+        anyhow::ensure!(
+            begun.header.is_of(header),
+            "{} is of another run (revision {}, seed {}, {} trials): run without --resume to begin anew",
+            part.display(),
+            begun.header.commit,
+            begun.header.seed,
+            begun.header.trials
+        );
+        // A failed trial may have failed by the interruption.
+        let done: Vec<_> = begun.samples.into_iter().filter(|sample| sample.result.is_ok()).collect();
+        let mut recorder = Self::new(folder, experiment, &begun.header)?;
+        done.iter().try_for_each(|sample| recorder.add(sample.clone()))?;
+        Ok((recorder, done))
     }
 
     /// Appends a sample.
@@ -214,6 +246,16 @@ mod tests {
         failed.add(Sample { result: Err("no link".into()), ..sample(0.0) }).unwrap();
         assert!(!failed.finish().unwrap(), "a failed run does not replace a record");
         assert_eq!(Record::read(&folder, "x").unwrap().unwrap(), record);
+        let mut begun = Recorder::new(&folder, "x", &header).unwrap();
+        begun.add(sample(3.0)).unwrap();
+        begun.add(Sample { result: Err("stopped".into()), ..sample(0.0) }).unwrap();
+        drop(begun);
+        assert!(Recorder::resume(&folder, "x", &Header::default()).is_err(), "another seed is another run");
+        let later = Header { date: "later".into(), ..header };
+        let (goes_on, done) = Recorder::resume(&folder, "x", &later).unwrap();
+        assert_eq!(done, [sample(3.0)], "what failed is run again");
+        assert!(goes_on.finish().unwrap());
+        assert_eq!(Record::read(&folder, "x").unwrap().unwrap().samples, [sample(3.0)]);
         fs::remove_dir_all(&folder).unwrap();
     }
 }

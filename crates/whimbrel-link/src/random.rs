@@ -225,6 +225,43 @@ impl Drawn {
         useful.max(0.0) * rate / 8.0 * arrives * PACKET.1 / PACKET.0
     }
 
+    /// Returns the first moment by which the link leaves room for so many bytes, within ten minutes.
+    pub fn first_left(&self, bytes: f64) -> Duration {
+        let (mut least, mut most) = (0.0, 600.0);
+        while most - least > 1e-3 {
+            let middle = (least + most) / 2.0;
+            if self.leaves(Duration::from_secs_f64(middle)) < bytes {
+                least = middle;
+            } else {
+                most = middle;
+            }
+        }
+        Duration::from_secs_f64(most)
+    }
+
+    /// Returns the lowest rate that the link ever has, in bits per second.
+    pub fn lowest(&self) -> u64 {
+        let rate = match &self.up.rate {
+            Some(Rate::Trace(trace)) => trace.lowest(),
+            _ => self.rate,
+        };
+        self.up.police.map_or(rate, |policer| rate.min(policer.rate))
+    }
+
+    /// Returns whether the queue is long enough to choose how much waits in it: longer than a round trip, or 100 ms.
+    pub fn may_choose(&self) -> bool {
+        let queue = match self.up.queue {
+            QueueLimit::Bytes(bytes) => bytes as f64 * 8.0 / self.rate as f64,
+            _ => 0.0,
+        };
+        queue > self.tolerated().as_secs_f64()
+    }
+
+    /// Returns the queueing delay that is fine: a round trip, or 100 ms.
+    pub fn tolerated(&self) -> Duration {
+        self.rtt.max(Duration::from_millis(100))
+    }
+
     /// Returns the rate that the link carries, in bits per second.
     fn carries(&self) -> f64 {
         let mean = self.up.rate.as_ref().map_or(self.rate, Rate::mean) as f64;

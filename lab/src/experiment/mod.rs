@@ -36,6 +36,7 @@ mod proxy_cost;
 mod proxy_outage;
 mod proxy_reload;
 mod proxy_rivals;
+mod random_links;
 mod replay;
 mod scale;
 mod self_test;
@@ -52,7 +53,7 @@ use std::pin::Pin;
 use crate::job::Job;
 use crate::machine::PeerNote;
 use crate::report::plot::Plot;
-use crate::sample::Metrics;
+use crate::sample::{Metrics, Record};
 use crate::{carrier, condition, peer, testbed};
 
 /// A trial in progress.
@@ -77,6 +78,24 @@ pub(crate) trait Experiment: Sync {
 
     /// Returns the physical limit for a condition and a column, which the report shows beside the peers.
     fn limit(&self, condition: &str, metric: &str) -> Option<f64>;
+
+    /// Returns how many trials each case has, if not as many as usual.
+    fn trials(&self, options: &Options) -> Option<u64> {
+        let _ = options;
+        None
+    }
+
+    /// Returns the share of the machine that the trial with this seed takes.
+    fn cost(&self, case: &Case, seed: u64) -> Cost {
+        let _ = seed;
+        case.cost
+    }
+
+    /// Returns what the page says below its tables, as Markdown: findings that compare trials of the same seed.
+    fn findings(&self, record: &Record) -> Vec<String> {
+        let _ = record;
+        Vec::new()
+    }
 
     /// Says where ours falls short of a goal or a peer, what was found to be the cause, and what was tried. Like
     /// [`About::why`], it is written after looking at the figures.
@@ -275,6 +294,7 @@ pub(crate) fn all() -> &'static [&'static dyn Experiment] {
         &blackout::Blackout,
         &fairness::Fairness,
         &conditions::Conditions,
+        &random_links::RandomLinks,
         &paths_aggregate::PathsAggregate,
         &paths_dark::PathsDark,
         &paths_messages::PathsMessages,

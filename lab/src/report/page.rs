@@ -141,6 +141,9 @@ fn section(
     for table in tables(experiment, record) {
         writeln!(page, "{table}")?;
     }
+    for finding in experiment.findings(record) {
+        writeln!(page, "{finding}\n")?;
+    }
     pictures(page, experiment, record, keep)?;
     writeln!(page, "*Why:* {}\n", about.why)?;
     if let Some(short) = experiment.falls_short() {

@@ -350,6 +350,16 @@ const HEADLINES: &[Headline] = &[
         targets: &[],
     },
     Headline {
+        experiment: "random-links",
+        condition: "Bulk: all draws",
+        peer: OURS,
+        metric: "share",
+        targets: &[
+            least("Bulk: all draws", "share", 95.0),
+            most("Messages: all draws", "p99_ms", 0.5).times(Times::Row("Messages: all draws", "tcp-bbr")),
+        ],
+    },
+    Headline {
         experiment: "paths-aggregate",
         condition: "10 Mbit/s 30 ms + 5 Mbit/s 60 ms, 5 %",
         peer: OURS,

@@ -27,18 +27,32 @@ pub(super) struct Session {
 }
 
 impl Session {
+    /// Begins a run, or goes on with one that was interrupted. Returns the trials that are left, too.
     pub(super) fn new(
-        experiments: &[&'static dyn Experiment],
-        tasks: &[Task],
-        header: &Header,
+        experiments: &[(&'static dyn Experiment, Header)],
+        mut tasks: Vec<Task>,
         shelf: Shelf,
-    ) -> anyhow::Result<Self> {
-        let mut recorders = BTreeMap::new();
-        for one in experiments {
-            let left = tasks.iter().filter(|task| task.experiment.name() == one.name()).count();
-            recorders.insert(one.name(), (Recorder::new(&shelf.folder(), one.name(), header)?, left));
+        resume: bool,
+    ) -> anyhow::Result<(Self, Vec<Task>)> {
+        let (mut recorders, mut parallel) = (BTreeMap::new(), 1);
+        for (one, header) in experiments {
+            let (name, folder) = (one.name(), shelf.folder());
+            let (recorder, done) = if resume {
+                Recorder::resume(&folder, name, header)?
+            } else {
+                (Recorder::new(&folder, name, header)?, Vec::new())
+            };
+            let is_done = |task: &Task| {
+                done.iter().any(|sample| {
+                    (&sample.condition, &sample.peer, sample.trial) == (&task.case.condition, &task.case.peer, task.trial)
+                })
+            };
+            tasks.retain(|task| task.experiment.name() != name || !is_done(task));
+            let left = tasks.iter().filter(|task| task.experiment.name() == name).count();
+            recorders.insert(name, (recorder, left));
+            parallel = header.parallel;
         }
-        let (parallel, minutes) = (header.parallel, seconds(tasks, header.parallel) / 60.0);
+        let minutes = seconds(&tasks, parallel) / 60.0;
         eprintln!(
             "{} trials of {} experiments, {parallel} at a time: about {} minutes",
             tasks.len(),
@@ -50,7 +64,7 @@ impl Session {
             "{elapsed_precise} {bar:40} {pos}/{len}, {eta} left  {wide_msg}",
         )?);
         bar.enable_steady_tick(Duration::from_millis(500));
-        Ok(Self { recorders, bar, failed: 0, begun: Instant::now() })
+        Ok((Self { recorders, bar, failed: 0, begun: Instant::now() }, tasks))
     }
 
     /// Runs all trials. Returns false if it was interrupted.
@@ -66,7 +80,7 @@ impl Session {
             (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
         let (mut queue, mut under_way) = (tasks.into_iter().peekable(), JoinSet::new());
         while queue.peek().is_some() || !under_way.is_empty() {
-            let needed = queue.peek().map(|task| task.case.cost.room(all));
+            let needed = queue.peek().map(|task| task.cost.room(all));
             tokio::select! {
                 biased;
                 _ = interrupt.recv() => return Ok(stop(under_way).await),
@@ -133,7 +147,7 @@ async fn stop(mut under_way: JoinSet<Sample>) -> bool {
 /// Estimates how long the tasks take, in seconds, with `parallel` light trials at a time.
 pub(super) fn seconds(tasks: &[Task], parallel: usize) -> f64 {
     let all = room_for(parallel);
-    tasks.iter().map(|task| task.seconds * f64::from(task.case.cost.room(all)) / f64::from(all)).sum()
+    tasks.iter().map(|task| task.seconds * f64::from(task.cost.room(all)) / f64::from(all)).sum()
 }
 
 /// Returns the room that this many light trials need.

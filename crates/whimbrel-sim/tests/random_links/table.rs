@@ -59,7 +59,8 @@ impl fmt::Display for Table {
             is_steady(&trial).then_some(trial.dropped * 100.0)
         })?;
         self.row(f, "queueing delay / max(round trip, 100 ms)", |trial| {
-            trial.may_choose().then_some(trial.queued.as_secs_f64() / trial.tolerated())
+            let tolerated = trial.drawn.tolerated().as_secs_f64();
+            trial.drawn.may_choose().then_some(trial.queued.as_secs_f64() / tolerated)
         })?;
         // The ideal, which doubles from ten packets on, is computed from means, which say nothing of a short time on a link that changes.
         let changes = [Class::Steps, Class::Suspensions, Class::Bursts, Class::Outages, Class::Policer];

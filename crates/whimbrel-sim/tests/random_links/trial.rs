@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use whimbrel_link::{Class, Drawn, Rate};
+use whimbrel_link::{Class, Drawn};
 use whimbrel_proto::session::{Message, Outgoing, SessionConfig};
 use whimbrel_proto::{Handle, ListenConfig, Service, StreamId, Time, TransportConfig};
 use whimbrel_sim::world::{SERVER, World};
@@ -45,27 +45,13 @@ impl Trial {
         let drawn = Drawn::new(seed, most);
         let (got, dropped, queued) = bulk(seed, &drawn);
         let share = got / drawn.leaves(Duration::from_secs(BULK));
-        let transfer = transfer(seed, &drawn) / ideal(&drawn);
-        let late = (lowest(&drawn) > 2 * RATE * SMALL_PACKET * 8).then(|| messages(seed, &drawn));
+        let transfer = transfer(seed, &drawn) / drawn.first_left(TRANSFER as f64).as_secs_f64();
+        let late = (drawn.lowest() > 2 * RATE * SMALL_PACKET * 8).then(|| messages(seed, &drawn));
         Self { seed, share, dropped, queued, transfer, late, drawn }
     }
 
     pub(crate) fn has(&self, class: Class) -> bool {
         self.drawn.classes().contains(&class)
-    }
-
-    /// Whether the queue is long enough to choose how much waits in it.
-    pub(crate) fn may_choose(&self) -> bool {
-        let queue = match self.drawn.up.queue {
-            whimbrel_link::QueueLimit::Bytes(bytes) => bytes as f64 * 8.0 / self.drawn.rate as f64,
-            _ => 0.0,
-        };
-        queue > self.tolerated()
-    }
-
-    /// The queueing delay that is fine, in seconds: a round trip, or 100 ms.
-    pub(crate) fn tolerated(&self) -> f64 {
-        self.drawn.rtt.as_secs_f64().max(0.1)
     }
 }
 
@@ -196,29 +182,6 @@ fn transfer(seed: u64, drawn: &Drawn) -> f64 {
         got >= TRANSFER
     });
     if done { ends.world.now().since(Time::ZERO).as_secs_f64() } else { f64::INFINITY }
-}
-
-/// Returns the first second by which the link leaves room for the transfer.
-fn ideal(drawn: &Drawn) -> f64 {
-    let (mut least, mut most) = (0.0, PATIENCE as f64);
-    while most - least > 1e-3 {
-        let middle = (least + most) / 2.0;
-        if drawn.leaves(Duration::from_secs_f64(middle)) < TRANSFER as f64 {
-            least = middle;
-        } else {
-            most = middle;
-        }
-    }
-    most
-}
-
-/// Returns the lowest rate that the link ever has.
-fn lowest(drawn: &Drawn) -> u64 {
-    let rate = match &drawn.up.rate {
-        Some(Rate::Trace(trace)) => trace.lowest(),
-        _ => drawn.rate,
-    };
-    drawn.up.police.map_or(rate, |policer| rate.min(policer.rate))
 }
 
 /// Returns the delay of messages at the 99th percentile, as a multiple of the way there.
