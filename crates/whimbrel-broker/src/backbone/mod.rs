@@ -2,5 +2,5 @@
 
 pub mod mesh;
 
-pub use mesh::{Mesh, PROTOCOL, Peer};
 pub(crate) use mesh::read_again;
+pub use mesh::{Mesh, PROTOCOL, Peer};
