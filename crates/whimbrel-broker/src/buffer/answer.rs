@@ -5,7 +5,8 @@ use std::time::Duration;
 use whimbrel_pubsub::coverage::{Range, Ranges};
 use whimbrel_pubsub::message::{BrokerId, Message, Origin, Stamp};
 
-use super::{Channel, OriginLog};
+use super::channel::Channel;
+use super::origin_log::OriginLog;
 use crate::Time;
 
 /// The most messages in one answer.

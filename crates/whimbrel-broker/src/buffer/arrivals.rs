@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::{LogIndex, SlotId};
+use super::places::{LogIndex, SlotId};
 
 /// Fewer empty places than this are not worth compacting.
 const WORTH: usize = 1_024;

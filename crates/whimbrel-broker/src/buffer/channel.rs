@@ -5,14 +5,18 @@ use std::time::Duration;
 
 use whimbrel_pubsub::message::{BrokerId, ChannelId, Message, Origin, PartitionId, Publications, Stamp};
 
-use super::arrivals::Arrivals;
+use super::arrivals::{Arrivals, Entry};
 use super::hybrid::HybridClock;
 use super::newest::Newest;
+use super::origin_log::OriginLog;
 use super::origins::Origins;
 use super::partition::Partition;
-use super::slots::Slots;
+use super::places::LogIndex;
+use super::places::SlotId;
+use super::retained::Retained;
+use super::settings::{ChannelSettings, PartitionSettings};
+use super::slots::{Slot, Slots};
 use super::tally::MOST_PARTITIONS;
-use super::{ChannelSettings, Entry, LogIndex, OriginLog, PartitionSettings, Retained, Slot, SlotId};
 use crate::Time;
 use crate::mutants::{Mutant, planted};
 

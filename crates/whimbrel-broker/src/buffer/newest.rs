@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use whimbrel_pubsub::message::Message;
 
-use super::{Newness, SlotId};
+use super::newer::Newness;
+use super::places::SlotId;
 
 /// The newest held message of each topic and key.
 #[derive(Debug, Default)]

@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 use whimbrel_pubsub::coverage::{Count, Range, Ranges};
 use whimbrel_pubsub::message::{BrokerId, LAST_SEQUENCE, Origin, PartitionId};
 
+use super::asking::Asking;
 use super::denials::Denials;
 use super::known::Known;
-use super::requests::Asking;
+use super::picks::Reach;
+use super::places::SlotId;
+use super::settings::ChannelSettings;
 use super::tally::Tally;
-use super::{ChannelSettings, Reach, SlotId};
 use crate::Time;
 
 /// The most ranges of what was received of an origin. Beyond, the oldest gap is given up, as if no broker had it.
@@ -17,20 +19,6 @@ pub(super) const MOST_RECEIVED: usize = 4_096;
 
 /// How far ahead of an origin's own last word the words of others about it may be.
 const MOST_AHEAD: u64 = 1 << 16;
-
-/// The place of a log among those of a channel. It is used again for another origin once its own is forgotten: [`Channel::forgotten`]
-/// then grows.
-///
-/// [`Channel::forgotten`]: super::Channel::forgotten
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LogIndex(pub(super) u32);
-
-impl LogIndex {
-    /// The index as a place in an array.
-    pub fn place(self) -> usize {
-        self.0 as usize
-    }
-}
 
 /// The messages of one origin that a broker received, holds, and knows to exist.
 #[derive(Debug)]

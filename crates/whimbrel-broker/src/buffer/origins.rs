@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use whimbrel_pubsub::message::Origin;
 
-use super::{ChannelSettings, LogIndex, OriginLog};
+use super::origin_log::OriginLog;
+use super::places::LogIndex;
+use super::settings::ChannelSettings;
 use crate::Time;
 
 /// The most origins. Beyond, one of which nothing is held is forgotten: first those of which nothing ever came, then the one that was silent

@@ -1,7 +1,9 @@
 //! A part of a channel's buffer.
 
+use super::places::SlotId;
+use super::policy::{Facts, Policy, Room};
 use super::rate::Rate;
-use super::{Facts, PartitionSettings, Policy, Room, Size, SlotId};
+use super::settings::{PartitionSettings, Size};
 use crate::Time;
 
 /// A partition that follows the rate is never smaller than this.

@@ -5,8 +5,13 @@ use std::time::Duration;
 use whimbrel_pubsub::coverage::{Range, Ranges};
 use whimbrel_pubsub::message::{Hlc, LAST_SEQUENCE, Message, Stamp};
 
+use super::channel::Channel;
+use super::newer::Newness;
 use super::origins::Origins;
-use super::{Channel, Facts, LogIndex, Newness, Refusal, Slot};
+use super::places::LogIndex;
+use super::policy::Facts;
+use super::refusal::Refusal;
+use super::slots::Slot;
 use crate::mutants::{Mutant, planted};
 use crate::{Now, Time};
 

@@ -2,7 +2,8 @@
 
 use whimbrel_pubsub::message::PartitionId;
 
-use super::{Channel, SlotId};
+use super::channel::Channel;
+use super::places::SlotId;
 use crate::Time;
 
 /// Why a slot is emptied.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use whimbrel_pubsub::message::{Message, Stamp};
 
-use super::Newness;
+use super::newer::Newness;
 use crate::Time;
 use crate::mutants::{Mutant, planted};
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use whimbrel_pubsub::message::{BrokerId, ChannelId};
 
-use super::policy::{Lrp, Pwp, Ran};
-use super::{All, Picks, Policy};
+use super::picks::{All, Picks};
+use super::policy::{Lrp, Policy, Pwp, Ran};
 
 /// The settings of a channel. All brokers of a cluster have the same, but for `peers`.
 #[derive(Clone, Debug)]

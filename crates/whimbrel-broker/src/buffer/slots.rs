@@ -2,12 +2,9 @@
 
 use whimbrel_pubsub::message::{Message, Stamp};
 
-use super::{Facts, LogIndex};
+use super::places::{LogIndex, SlotId};
+use super::policy::Facts;
 use crate::Time;
-
-/// A slot. It is used again for another message once its own has gone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SlotId(pub(super) u32);
 
 /// A message that is held, and what the broker knows of it.
 #[derive(Debug)]

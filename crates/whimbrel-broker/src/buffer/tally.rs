@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use whimbrel_pubsub::coverage::{Count, Range};
 use whimbrel_pubsub::message::PartitionId;
 
-use super::Reach;
+use super::picks::Reach;
 
 /// The sequences of an origin whose partitions are remembered, a byte each.
 pub const TALLIED: u64 = 1 << 18;

@@ -2,10 +2,10 @@
 
 use whimbrel_pubsub::coverage::{ChannelCoverage, Range, Ranges, Told};
 
-use super::reader::Behind;
+use super::reader::{Behind, Reader};
 use super::reading::Reading;
-use super::retaining::Walk;
-use super::{From, Reader, Wish};
+use super::walk::Walk;
+use super::wish::{From, Wish};
 use crate::Time;
 use crate::buffer::Channel;
 use crate::mutants::{Mutant, planted};

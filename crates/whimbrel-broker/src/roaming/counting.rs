@@ -2,8 +2,8 @@
 
 use whimbrel_pubsub::coverage::{Count, Outstanding, Range, Ranges};
 
-use super::Reader;
-use super::judging::Verdict;
+use super::reader::Reader;
+use super::verdict::Verdict;
 use crate::Time;
 use crate::buffer::{Channel, OriginLog};
 

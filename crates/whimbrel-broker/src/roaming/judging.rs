@@ -1,19 +1,11 @@
 //! Whether a subscription gets a message.
 
-use super::{Reader, Recover, Slow};
+use super::reader::Reader;
+use super::verdict::Verdict;
+use super::wish::{Recover, Slow};
 use crate::Time;
 use crate::buffer::{Channel, Newness, Slot};
 use crate::mutants::{Mutant, planted};
-
-/// Whether a subscription gets a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
-    Wanted,
-    /// It does not match, or its lifetime has ended.
-    Unwanted,
-    /// The subscription's own policy passes over it.
-    Superseded,
-}
 
 impl Reader {
     #[inline]

@@ -15,6 +15,8 @@ mod reader;
 pub(crate) mod reading;
 mod retaining;
 mod telling;
+mod verdict;
+mod walk;
 mod wish;
 
 pub use passage::Passage;

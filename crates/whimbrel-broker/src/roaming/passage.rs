@@ -2,7 +2,7 @@
 
 use whimbrel_pubsub::message::Origin;
 
-use super::Reader;
+use super::reader::Reader;
 use super::reading::{Mark, Reading};
 use crate::buffer::{Channel, LogIndex, Slot};
 

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, VecDeque};
 use whimbrel_pubsub::coverage::{ChannelCoverage, Cover, Delivery, Range, Ranges, Recovered, Told};
 use whimbrel_pubsub::message::Origin;
 
-use super::judging::Verdict;
 use super::passage::Passage;
 use super::reading::Reading;
-use super::retaining::Walk;
-use super::{Recover, Slow, Wanted};
+use super::verdict::Verdict;
+use super::walk::Walk;
+use super::wish::{Recover, Slow, Wanted};
 use crate::Time;
 use crate::buffer::{Channel, Entry, LogIndex, Slot};
 use crate::mutants::{Mutant, planted};

@@ -1,32 +1,11 @@
 //! The last values of topics, for a subscription that comes.
 
-use bytes::Bytes;
 use whimbrel_pubsub::coverage::{Cover, Delivery, Range, Told};
 use whimbrel_pubsub::message::{Message, Stamp};
 
-use super::Reader;
+use super::reader::Reader;
 use crate::Time;
 use crate::buffer::Channel;
-
-/// A walk through the last values.
-#[derive(Debug)]
-pub(super) struct Walk {
-    after: Option<Bytes>,
-    /// Whether all values are wanted, or those only that the subscription does not get otherwise.
-    all: bool,
-}
-
-impl Walk {
-    /// For a subscription that begins live.
-    pub(super) fn all() -> Self {
-        Self { after: None, all: true }
-    }
-
-    /// For one that recovers.
-    pub(super) fn missed() -> Self {
-        Self { after: None, all: false }
-    }
-}
 
 impl Reader {
     /// Looks at the next value.

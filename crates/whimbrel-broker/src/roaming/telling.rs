@@ -3,8 +3,8 @@
 use whimbrel_pubsub::coverage::{Count, Cover, Fate, MOST_RANGES, Range, Told};
 use whimbrel_pubsub::message::Origin;
 
-use super::Reader;
 use super::counting::gone_in;
+use super::reader::Reader;
 use super::reading::Reading;
 use crate::Time;
 use crate::buffer::{Channel, Entry, LogIndex, OriginLog, Slot};

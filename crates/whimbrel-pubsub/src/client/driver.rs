@@ -7,9 +7,11 @@ use tokio::time::{Instant, sleep};
 use whimbrel::Endpoint;
 
 use super::backoff::Backoff;
+use super::error::ClientError;
+use super::link::Link;
+use super::options::ClientOptions;
 use super::publishing::{Outbox, Submitted, Unanswered};
 use super::session::{NoSession, Session};
-use super::{ClientError, ClientOptions, Link};
 use crate::frame::{BrokerFrame, ClientFrame, Hello};
 
 /// Closing a session that is not needed any more.

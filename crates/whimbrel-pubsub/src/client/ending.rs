@@ -3,8 +3,9 @@
 use tokio::sync::watch;
 use whimbrel::StreamOptions;
 
+use super::error::ClientError;
+use super::link::Link;
 use super::session::Session;
-use super::{ClientError, Link};
 use crate::frame::{Refusal, RefusalCode, SubscriberFrame, SubscriptionFrame};
 
 /// Why a durable subscription was not ended.

@@ -23,6 +23,7 @@ mod backoff;
 mod driver;
 mod ending;
 mod error;
+mod link;
 mod options;
 mod publishing;
 mod session;
@@ -42,8 +43,8 @@ pub use publishing::Acknowledgement;
 pub use subscribing::{Event, Subscription};
 
 use crate::frame::Welcome;
+use link::Link;
 use publishing::Outbox;
-use session::Session;
 
 /// A client. A clone is another handle on it; it ends when all are dropped.
 #[derive(Clone, Debug)]
@@ -51,18 +52,6 @@ pub struct Client {
     outbox: Arc<Outbox>,
     session: watch::Receiver<Link>,
     _driver: Arc<Driver>,
-}
-
-/// Whether the client is connected.
-#[derive(Clone, Debug, Default)]
-pub(crate) enum Link {
-    /// It is looking for a broker. The reason is that of the last failure.
-    #[default]
-    Searching,
-    /// It is connected.
-    Up(Session),
-    /// It has given up.
-    Failed(ClientError),
 }
 
 #[derive(Debug)]

@@ -10,7 +10,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 use std::sync::Arc;
 
-use super::{ClientError, Publish, PublishError};
+use super::error::{ClientError, PublishError};
+use super::options::Publish;
 use crate::frame::{Credit, Refusal};
 use crate::message::{Hlc, Message, Publication, PublisherId, WINDOW};
 

@@ -3,8 +3,10 @@
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
+use super::error::ClientError;
+use super::link::Link;
+use super::options::{Durability, Subscribing};
 use super::subscription::{Arrived, run};
-use super::{ClientError, Durability, Link, Subscribing};
 use crate::coverage::{
     Count, Coverage, Delivery, Fate, Heard, Outstanding, Recovered, SubscriptionState, Told,
 };

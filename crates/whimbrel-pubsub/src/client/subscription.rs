@@ -5,8 +5,11 @@ use tokio::time::sleep;
 use whimbrel::{MessageStream, StreamOptions};
 
 use super::backoff::Backoff;
+use super::link::Link;
+use super::options::{Durability, Subscribing};
+use super::publishing;
 use super::session::Session;
-use super::{Durability, Event, Link, Subscribing, publishing};
+use super::subscribing::Event;
 use crate::coverage::{Coverage, SubscriptionId, SubscriptionState, Told};
 use crate::frame::{
     Attached, Kind, Refusal, RefusalCode, Start, Subscribe, Subscribed, SubscriberFrame, SubscriptionFrame,

@@ -8,10 +8,10 @@
 //! checksum (4 bytes, CRC-32C)
 //! ```
 
-use super::{
-    ChannelCoverage, Coverage, CoverageError, LONGEST_COVERAGE, MOST_CHANNELS, MOST_ORIGINS, MOST_RANGES,
-    Range, Ranges,
-};
+use super::error::CoverageError;
+use super::limits::{LONGEST_COVERAGE, MOST_CHANNELS, MOST_ORIGINS, MOST_RANGES};
+use super::ranges::{Range, Ranges};
+use super::set::{ChannelCoverage, Coverage};
 use crate::codec::{Malformed, Parser, put_varint, sealed, unsealed};
 use crate::message::{ChannelId, LAST_SEQUENCE, Origin};
 

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use super::ClusterId;
+use super::state::ClusterId;
 
 /// Why a coverage cannot be read or added to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -11,7 +11,8 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use super::{ClusterId, StateError, Subscription, SubscriptionId, SubscriptionState};
+use super::error::StateError;
+use super::state::{ClusterId, Subscription, SubscriptionId, SubscriptionState};
 use crate::codec::{sealed, unsealed};
 
 const MAGIC: &[u8; 12] = b"whimbrel-sub";

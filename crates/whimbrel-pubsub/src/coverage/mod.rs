@@ -7,6 +7,7 @@
 mod codec;
 mod error;
 mod file;
+mod limits;
 mod ranges;
 mod set;
 mod state;
@@ -15,16 +16,8 @@ mod told;
 
 pub use error::{CoverageError, StateError};
 pub use file::StateFile;
+pub use limits::{LONGEST_COVERAGE, MOST_CHANNELS, MOST_ORIGINS, MOST_RANGES};
 pub use ranges::{Range, Ranges};
 pub use set::{ChannelCoverage, Coverage};
 pub use state::{ClusterId, Heard, Subscription, SubscriptionId, SubscriptionState};
 pub use told::{Count, Cover, Delivery, Fate, Outstanding, Recovered, Told};
-
-/// The most ranges of one origin. Beyond, the oldest gap is closed and told as unknown.
-pub const MOST_RANGES: usize = 256;
-/// The most origins of one channel in a coverage.
-pub const MOST_ORIGINS: usize = 1_024;
-/// The most channels in a coverage.
-pub const MOST_CHANNELS: usize = 64;
-/// The longest encoded coverage, bytes: as text it fits into one user property of MQTT 5.
-pub const LONGEST_COVERAGE: usize = 49_149;

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::{CoverageError, MOST_CHANNELS, MOST_ORIGINS, MOST_RANGES, Range, Ranges};
+use super::error::CoverageError;
+use super::limits::{MOST_CHANNELS, MOST_ORIGINS, MOST_RANGES};
+use super::ranges::{Range, Ranges};
 use crate::message::{ChannelId, Origin};
 
 /// The sequences of each origin of one channel whose fate a subscription knows.

@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use super::{Coverage, CoverageError, Told};
+use super::error::CoverageError;
+use super::set::Coverage;
+use super::told::Told;
 use crate::codec::{Malformed, Parser, put_bytes, put_varint};
 use crate::message::ChannelId;
 

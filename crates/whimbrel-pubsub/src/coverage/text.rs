@@ -1,6 +1,8 @@
 //! Coverage as text, for user properties of MQTT 5: base64url without padding (RFC 4648, section 5).
 
-use super::{Coverage, CoverageError, LONGEST_COVERAGE};
+use super::error::CoverageError;
+use super::limits::LONGEST_COVERAGE;
+use super::set::Coverage;
 
 const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 

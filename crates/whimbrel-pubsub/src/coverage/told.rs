@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::Range;
+use super::ranges::Range;
 use crate::message::{Message, Origin, Stamp};
 
 /// Sequences of one origin.

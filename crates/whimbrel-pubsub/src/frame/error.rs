@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use super::LONGEST_REASON;
 use super::fields::{put_text, text};
+use super::limits::LONGEST_REASON;
 use crate::codec::{Malformed, Parser};
 use crate::message::MessageError;
 

@@ -2,8 +2,9 @@
 
 use bytes::Bytes;
 
+use super::error::{FrameError, Refusal};
 use super::fields::{put_text, text, u32_of};
-use super::{FrameError, LONGEST_NAME, Refusal};
+use super::limits::LONGEST_NAME;
 use crate::codec::{Malformed, Parser, put_varint};
 use crate::coverage::ClusterId;
 use crate::message::{BrokerId, Hlc, Message};

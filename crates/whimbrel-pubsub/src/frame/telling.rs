@@ -17,7 +17,7 @@
 
 use bytes::Bytes;
 
-use super::FrameError;
+use super::error::FrameError;
 use super::fields::{count, cover, difference, flag, put_count, put_cover, put_difference, range, u32_of};
 use crate::codec::{Malformed, Parser, put_varint};
 use crate::coverage::{Cover, Delivery, Fate, Outstanding, Recovered, Told};

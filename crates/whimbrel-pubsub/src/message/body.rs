@@ -11,7 +11,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::{Index, LONGEST_KEY, LONGEST_MESSAGE, MessageError, Publication};
+use super::error::MessageError;
+use super::index::Index;
+use super::limits::{LONGEST_KEY, LONGEST_MESSAGE};
+use super::publication::Publication;
 use crate::codec::{Malformed, Parser};
 use crate::property::{self, Lookup, MAX_PROPERTIES_LEN, PropertyError, PropertyFault, Value};
 use crate::topic::{MAX_TOPIC_LEN, Topic, check_topic};

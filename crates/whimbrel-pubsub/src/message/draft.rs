@@ -2,8 +2,13 @@
 
 use std::time::Duration;
 
+use super::body;
+use super::body::Message;
+use super::error::MessageError;
+use super::index::Index;
 use super::lifetime::in_millis;
-use super::{Index, LONGEST_KEY, LONGEST_MESSAGE, Message, MessageError, Publication, body};
+use super::limits::{LONGEST_KEY, LONGEST_MESSAGE};
+use super::publication::Publication;
 use crate::codec::{put_bytes, put_varint};
 
 /// A message as its publisher writes it. [`Draft::finish`] encodes it.

@@ -1,6 +1,6 @@
 //! How important a message is.
 
-use super::MessageError;
+use super::error::MessageError;
 
 /// The importance of a message: 1 (least) to 10 (most). Default: 5. The overwriting policy `pwp` keeps messages of a high index longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::MessageError;
+use super::error::MessageError;
 
 /// The longest lifetime (49 days, as many milliseconds as 32 bits hold).
 pub const LONGEST_LIFETIME: Duration = Duration::from_millis(u32::MAX as u64);

@@ -8,6 +8,7 @@ mod draft;
 mod error;
 mod index;
 mod lifetime;
+mod limits;
 mod publication;
 mod stamp;
 
@@ -16,10 +17,6 @@ pub use draft::Draft;
 pub use error::MessageError;
 pub use index::Index;
 pub use lifetime::LONGEST_LIFETIME;
+pub use limits::{LONGEST_KEY, LONGEST_MESSAGE};
 pub use publication::{Publication, Publications, PublisherId, WINDOW};
 pub use stamp::{BrokerId, ChannelId, Hlc, LAST_SEQUENCE, Origin, PartitionId, Stamp};
-
-/// The longest key, bytes.
-pub const LONGEST_KEY: usize = 1_024;
-/// The longest encoded message, bytes.
-pub const LONGEST_MESSAGE: usize = 16 << 20;

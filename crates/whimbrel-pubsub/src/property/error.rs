@@ -1,6 +1,7 @@
 use std::fmt;
 
-use super::{MAX_NAME_LEN, MAX_PROPERTIES, MAX_PROPERTIES_LEN, RESERVED_PREFIX};
+use super::limits::{MAX_NAME_LEN, MAX_PROPERTIES, MAX_PROPERTIES_LEN};
+use super::name::RESERVED_PREFIX;
 
 /// Why a name is not that of a property.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,6 +7,8 @@
 //! [`Properties`] are kept as they are on the wire, one behind the other, ascending by name. They are checked once.
 
 mod error;
+mod limits;
+mod lookup;
 mod name;
 mod properties;
 mod value;
@@ -16,25 +18,9 @@ mod wire;
 mod tests;
 
 pub use error::{NameFault, PropertyError, PropertyFault};
+pub use limits::{MAX_NAME_LEN, MAX_PROPERTIES, MAX_PROPERTIES_LEN};
+pub use lookup::Lookup;
 pub use name::{RESERVED_PREFIX, RESERVED_WORDS, check_name, is_name_part, is_name_start};
 pub use properties::Properties;
 pub(crate) use properties::{check, each, find};
 pub use value::Value;
-
-/// The largest number of properties of a message.
-pub const MAX_PROPERTIES: usize = 64;
-
-/// The longest name of a property in bytes.
-pub const MAX_NAME_LEN: usize = 128;
-
-/// The most bytes that all properties of a message take on the wire.
-pub const MAX_PROPERTIES_LEN: usize = 16_383;
-
-/// Something whose properties a selector can read.
-pub trait Lookup {
-    /// Returns the value of a property, if there is one of this name.
-    fn property(&self, name: &str) -> Option<Value<'_>>;
-
-    /// Shows each property once: those, and no others, for which [`property`](Self::property) returns something.
-    fn each_property(&self, see: &mut dyn FnMut(&str, Value<'_>));
-}

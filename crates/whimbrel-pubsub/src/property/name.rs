@@ -1,4 +1,5 @@
-use super::{MAX_NAME_LEN, NameFault};
+use super::error::NameFault;
+use super::limits::MAX_NAME_LEN;
 
 /// The words of the selector language, which name no property in any case of their letters.
 pub const RESERVED_WORDS: [&str; 11] =

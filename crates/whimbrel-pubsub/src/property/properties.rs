@@ -2,9 +2,12 @@ use std::fmt;
 
 use bytes::Bytes;
 
-use super::{
-    Lookup, MAX_PROPERTIES, MAX_PROPERTIES_LEN, PropertyError, PropertyFault, Value, check_name, wire,
-};
+use super::error::{PropertyError, PropertyFault};
+use super::limits::{MAX_PROPERTIES, MAX_PROPERTIES_LEN};
+use super::lookup::Lookup;
+use super::name::check_name;
+use super::value::Value;
+use super::wire;
 
 /// The properties of a message, as they are on the wire. A clone shares them.
 #[derive(Clone, Default, PartialEq, Eq)]

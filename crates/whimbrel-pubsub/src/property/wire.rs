@@ -12,7 +12,7 @@
 //!
 //! Numbers are in network byte order. There is one way to write each value.
 
-use super::Value;
+use super::value::Value;
 
 const FALSE: u8 = 0;
 const TRUE: u8 = 1;

@@ -1,6 +1,6 @@
 use std::fmt;
 
-use super::{MAX_LEVELS, MAX_TOPIC_LEN};
+use super::limits::{MAX_LEVELS, MAX_TOPIC_LEN};
 
 /// A text is no topic or no filter: what is wrong, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,8 +2,10 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use super::SHARE;
+use super::error::{TopicError, TopicFault};
+use super::name::Topic;
 use super::name::{check_text, utf8};
-use super::{SHARE, Topic, TopicError, TopicFault};
 
 /// A filter: which topics a subscriber, or a part of a configuration, is about.
 ///

@@ -10,6 +10,7 @@
 
 mod error;
 mod filter;
+mod limits;
 mod name;
 mod shared;
 
@@ -18,15 +19,7 @@ mod tests;
 
 pub use error::{TopicError, TopicFault};
 pub use filter::{Level, TopicFilter};
+pub use limits::{MAX_LEVELS, MAX_TOPIC_LEN};
 pub use name::Topic;
 pub(crate) use name::check_topic;
 pub use shared::{GroupName, Subscribed};
-
-/// The longest topic or filter in bytes, as in MQTT.
-pub const MAX_TOPIC_LEN: usize = 65_535;
-
-/// The largest number of levels of a topic or filter.
-pub const MAX_LEVELS: usize = 128;
-
-/// The text before the name of a group.
-const SHARE: &str = "$share";

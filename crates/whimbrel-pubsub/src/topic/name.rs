@@ -3,7 +3,8 @@ use std::fmt;
 use std::str::{FromStr, Split};
 use std::sync::Arc;
 
-use super::{MAX_LEVELS, MAX_TOPIC_LEN, TopicError, TopicFault};
+use super::error::{TopicError, TopicFault};
+use super::limits::{MAX_LEVELS, MAX_TOPIC_LEN};
 
 /// A topic that a message is published to: no wildcards, 1 to [`MAX_TOPIC_LEN`] bytes, at most [`MAX_LEVELS`] levels.
 ///

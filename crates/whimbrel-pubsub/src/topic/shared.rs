@@ -2,8 +2,10 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use super::SHARE;
+use super::error::{TopicError, TopicFault};
+use super::filter::TopicFilter;
 use super::name::{check_text, utf8};
-use super::{SHARE, TopicError, TopicFault, TopicFilter};
 
 /// The name of a group of subscribers that share messages: at least one character, without `/`, `+` and `#`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::{Facts, Policy, Room};
+use super::super::places::SlotId;
+use super::overwriting::{Facts, Policy, Room};
 use crate::Time;
-use crate::buffer::SlotId;
 
 /// The least recently published message gives way (the paper, section 5.2).
 #[derive(Debug, Default)]

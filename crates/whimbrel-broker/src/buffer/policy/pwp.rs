@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::{Facts, Lrp, Policy, Room};
+use super::super::places::SlotId;
+use super::lrp::Lrp;
+use super::overwriting::{Facts, Policy, Room};
 use crate::Time;
-use crate::buffer::SlotId;
 
 /// The paper's policy with priorities (section 7.3). One part of the partition, by default 80 %, holds recent messages. The least
 /// recently published of them moves to the other part if that has room, a message of lower index, or one whose lifetime there has

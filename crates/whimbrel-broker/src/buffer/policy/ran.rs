@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::{Facts, Policy, Room};
+use super::super::places::SlotId;
+use super::overwriting::{Facts, Policy, Room};
 use crate::Time;
-use crate::buffer::SlotId;
 
 /// A random message gives way, but not the one that came last (the paper, section 7.3).
 #[derive(Debug)]

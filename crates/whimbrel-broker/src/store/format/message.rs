@@ -9,7 +9,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use whimbrel_pubsub::message::{Message, Stamp};
 
-use super::{Cursor, HEAD, Head, Kind, Put, Salt};
+use super::HEAD;
+use super::head::{Head, Kind, Salt};
+use super::reader::{Cursor, Put};
 
 /// A message as it is appended.
 #[derive(Clone, Debug, PartialEq, Eq)]

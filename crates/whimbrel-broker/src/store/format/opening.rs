@@ -2,7 +2,8 @@
 
 use whimbrel_pubsub::message::ChannelId;
 
-use super::{OPENING, Salt, VERSION};
+use super::head::Salt;
+use super::{OPENING, VERSION};
 
 const MAGIC: &[u8; 12] = b"whimbrel-log";
 

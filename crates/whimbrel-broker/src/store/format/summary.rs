@@ -12,7 +12,8 @@
 
 use whimbrel_pubsub::message::Origin;
 
-use super::{Cursor, OPENING, Put};
+use super::OPENING;
+use super::reader::{Cursor, Put};
 
 /// Every so many messages the offset of one is kept in memory.
 pub(in crate::store) const MARK_EVERY: u32 = 128;

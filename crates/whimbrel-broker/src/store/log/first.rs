@@ -3,8 +3,8 @@
 use whimbrel_pubsub::coverage::Range;
 use whimbrel_pubsub::message::Origin;
 
+use super::super::error::StoreError;
 use super::{Log, Position, lock};
-use crate::store::StoreError;
 
 impl Log {
     /// The position of the first message that is not covered, or the end. `lowest` says the lowest sequence of a range that is not

@@ -45,7 +45,9 @@ use self::listener::Listener;
 use self::queue::Queue;
 use self::segments::Segments;
 use super::disk::Disk;
-use super::{AppendError, Damage, Entry, LogSettings, Notice, StoreError};
+use super::error::{AppendError, Damage, Notice, StoreError};
+use super::format::Entry;
+use super::settings::LogSettings;
 
 /// A place in a log's order of arrival. It means nothing after the log was opened again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

@@ -5,10 +5,11 @@ use std::time::Instant;
 
 use whimbrel_pubsub::message::{LONGEST_MESSAGE, Origin};
 
+use super::super::error::AppendError;
+use super::super::format::Entry;
 use super::lock;
 use super::ticket::{Outcome, Promise, Ticket};
 use crate::store::format::{HEAD, Head, begin_record};
-use crate::store::{AppendError, Entry};
 
 /// The most bytes that may wait, whatever the settings (32 MiB): the index of a segment that ends with such a group fits into a record.
 const MOST_WAITING: usize = 32 << 20;

@@ -2,12 +2,13 @@
 
 use std::io;
 
+use super::super::error::{Damage, StoreError};
+use super::super::format::Entry;
 use super::scan::read;
 use super::segments::Place;
 use super::window::Window;
 use super::{Log, Position, lock};
 use crate::store::format::{Kind, parse_message};
-use crate::store::{Damage, Entry, StoreError};
 
 /// How much a batch has at most. The first record comes whatever its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,6 +9,8 @@ use std::thread::JoinHandle;
 
 use whimbrel_pubsub::message::ChannelId;
 
+use super::super::error::{AppendError, Damage, Notice, StoreError};
+use super::super::settings::LogSettings;
 use super::handles::Handles;
 use super::listener::Listener;
 use super::queue::Queue;
@@ -18,7 +20,6 @@ use super::writer::Writer;
 use super::{Log, Shared, position_in, seal};
 use crate::store::disk::{Disk, Handle, read_full, write_all};
 use crate::store::format::{OPENING, Opening, OpeningError, VERSION};
-use crate::store::{AppendError, Damage, LogSettings, Notice, StoreError};
 
 /// A log and its writer, which ends when this is dropped.
 #[derive(Debug)]

@@ -4,13 +4,13 @@ use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::super::error::{Damage, StoreError};
 use super::index::Index;
 use super::scan::{length, next_head, read};
 use super::window::Window;
 use super::{position_in, seal};
 use crate::store::disk::{Disk, Handle, Real, private, read_full, write_all};
 use crate::store::format::{HEAD, Head, Kind, OPENING, Opening, OpeningError, Salt, VERSION, parse_name};
-use crate::store::{Damage, StoreError};
 
 /// The result of salvaging a damaged segment.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use whimbrel_pubsub::coverage::Range;
 use whimbrel_pubsub::message::Origin;
 
+use super::super::error::StoreError;
 use super::segments::Full;
 use super::{Log, lock};
-use crate::store::StoreError;
 
 /// Counts of what was removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use super::super::error::AppendError;
+use super::super::settings::Sync;
 use super::queue::{Batch, Name, Work};
 use super::segments::{Active, Full};
 use super::tail::{Tail, Trouble};
@@ -14,7 +16,6 @@ use whimbrel_pubsub::message::Origin;
 
 use crate::store::disk::write_all;
 use crate::store::format::{Head, Kind, LONGEST_BODY, OPENING, Opening, Salt};
-use crate::store::{AppendError, Sync};
 
 /// The most messages of a segment, so that its index stays small. A group may go beyond it.
 pub(super) const MOST_MESSAGES: u32 = 1 << 18;

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::error::{FrameError, Refusal};
 use super::fields::{flag, millis, optional_text, put_millis, put_optional_text, put_text, text, u32_of};
+use super::limits::{LONGEST_FILTER, LONGEST_NAME, LONGEST_SELECTOR};
 use super::publishing::whole;
 use super::telling::{TELLING, parse_telling};
-use super::{FrameError, LONGEST_FILTER, LONGEST_NAME, LONGEST_SELECTOR, Refusal};
 use crate::codec::{Malformed, Parser, put_bytes, put_varint};
 use crate::coverage::{ClusterId, Coverage, LONGEST_COVERAGE, SubscriptionId, Told};
 use crate::message::{BrokerId, ChannelId};

@@ -1,8 +1,10 @@
 //! CONNECT.
 
 use super::cursor::Cursor;
+use super::properties::Properties;
 use super::properties::{OF_CONNECT, OF_WILL};
-use super::{Fault, Properties, Qos, Reason, Version};
+use super::reason::{Fault, Reason};
+use super::{Qos, Version};
 
 /// The first packet of a client.
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 //! The types of which packets consist.
 
-use super::Fault;
+use super::reason::Fault;
 
 /// Reads from the front of bytes.
 #[derive(Clone, Copy, Debug)]

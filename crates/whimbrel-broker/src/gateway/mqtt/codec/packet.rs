@@ -1,8 +1,11 @@
 //! The packets that clients send.
 
+use super::connect::Connect;
 use super::cursor::{Cursor, variable};
+use super::properties::Properties;
 use super::properties::{OF_ACKNOWLEDGEMENT, OF_DISCONNECT, OF_PUBLISH, OF_SUBSCRIBE, OF_UNSUBSCRIBE};
-use super::{Connect, Fault, Properties, Qos, Reason, Version};
+use super::reason::{Fault, Reason};
+use super::{Qos, Version};
 
 /// The place of a packet in the bytes that came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use bytes::{BufMut, BytesMut};
 
 use super::cursor::Cursor;
-use super::{Fault, Reason};
+use super::reason::{Fault, Reason};
 
 /// The most user properties of a packet.
 pub(in super::super) const MOST_USER_PROPERTIES: usize = 256;

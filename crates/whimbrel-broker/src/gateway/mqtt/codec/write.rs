@@ -3,7 +3,9 @@
 use bytes::{BufMut, BytesMut};
 use whimbrel_pubsub::message::LONGEST_MESSAGE;
 
-use super::{PropertyList, Qos, Reason, Version};
+use super::properties::PropertyList;
+use super::reason::Reason;
+use super::{Qos, Version};
 
 /// Packets that wait to be sent, in the client's version and within its limit.
 #[derive(Debug)]
