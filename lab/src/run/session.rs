@@ -44,7 +44,8 @@ impl Session {
             };
             let is_done = |task: &Task| {
                 done.iter().any(|sample| {
-                    (&sample.condition, &sample.peer, sample.trial) == (&task.case.condition, &task.case.peer, task.trial)
+                    (&sample.condition, &sample.peer, sample.trial)
+                        == (&task.case.condition, &task.case.peer, task.trial)
                 })
             };
             tasks.retain(|task| task.experiment.name() != name || !is_done(task));

@@ -2,8 +2,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use super::SHARE;
 use super::error::{TopicError, TopicFault};
+use super::limits::SHARE;
 use super::name::Topic;
 use super::name::{check_text, utf8};
 

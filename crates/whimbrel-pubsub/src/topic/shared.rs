@@ -2,9 +2,9 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use super::SHARE;
 use super::error::{TopicError, TopicFault};
 use super::filter::TopicFilter;
+use super::limits::SHARE;
 use super::name::{check_text, utf8};
 
 /// The name of a group of subscribers that share messages: at least one character, without `/`, `+` and `#`.

@@ -48,7 +48,8 @@ impl Draws {
     }
 
     pub(super) fn peers(&self) -> Vec<&str> {
-        let mut peers: Vec<&str> = self.figures.values().flat_map(|of| of.keys().map(String::as_str)).collect();
+        let mut peers: Vec<&str> =
+            self.figures.values().flat_map(|of| of.keys().map(String::as_str)).collect();
         peers.sort_unstable_by_key(|peer| (*peer != OURS, *peer));
         peers.dedup();
         peers

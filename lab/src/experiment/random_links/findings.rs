@@ -55,7 +55,8 @@ fn quantiles(tables: &[(&str, &str, Draws)]) -> String {
 }
 
 fn scores(tables: &[(&str, &str, Draws)]) -> String {
-    let mut text = "Draws that ours won, tied (within 2 %) and lost:\n\n| | beside | won | tied | lost |\n".to_owned();
+    let mut text =
+        "Draws that ours won, tied (within 2 %) and lost:\n\n| | beside | won | tied | lost |\n".to_owned();
     text.push_str(&rule(5));
     for (table, _, draws) in tables {
         for peer in draws.peers().into_iter().filter(|peer| *peer != OURS) {
@@ -82,7 +83,11 @@ fn classes(bulk: &Draws) -> String {
             let figures = sorted(bulk.of(peer).filter(|(seed, _)| with(*seed)).map(|(_, figure)| figure));
             let median = cell(percentile(&figures, 0.5));
             let score = bulk.score(peer, with);
-            if *peer == OURS { median } else { format!("{median} ({}/{}/{})", score.won, score.tied, score.lost) }
+            if *peer == OURS {
+                median
+            } else {
+                format!("{median} ({}/{}/{})", score.won, score.tied, score.lost)
+            }
         });
         let cells: Vec<_> = cells.collect();
         writeln!(text, "| {name} | {count} | {} |", cells.join(" | ")).ok();

@@ -83,7 +83,8 @@ impl Experiment for RandomLinks {
 
     fn cases(&self, options: &Options) -> Vec<Case> {
         let messages = Job::Messages { size: SIZE, rate: RATE, count: 1, want: Want::Each };
-        let jobs = [(BULK, Job::Bulk), (TRANSFER, Job::Transfer { bytes: TRANSFERRED }), (MESSAGES, messages)];
+        let jobs =
+            [(BULK, Job::Bulk), (TRANSFER, Job::Transfer { bytes: TRANSFERRED }), (MESSAGES, messages)];
         let tables = jobs.into_iter().filter(|(table, _)| !options.quick || *table == BULK);
         let cases = tables.flat_map(|(table, job)| {
             let peers = few(std::slice::from_ref(&job));

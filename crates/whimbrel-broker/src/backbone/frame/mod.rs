@@ -246,7 +246,7 @@ impl Introduction {
 }
 
 fn put_name(out: &mut Vec<u8>, name: &str) {
-    put_bytes(out, name[..name.floor_char_boundary(LONGEST_NAME)].as_bytes());
+    put_bytes(out, &name.as_bytes()[..name.floor_char_boundary(LONGEST_NAME)]);
 }
 
 fn text<'a>(parser: &mut Parser<'a>, most: usize) -> Result<&'a str, Malformed> {
