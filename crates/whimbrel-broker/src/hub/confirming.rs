@@ -64,7 +64,7 @@ impl Confirming {
     }
 
     /// The next ranges of a channel that were not told yet. `None`: there are none now.
-    pub fn next(&mut self) -> Option<(ChannelId, Origin, Vec<Range>)> {
+    pub fn take_next(&mut self) -> Option<(ChannelId, Origin, Vec<Range>)> {
         self.signal.look();
         for room in &self.hub.rooms {
             let told = self.told.entry(room.id()).or_default();

@@ -92,7 +92,7 @@ impl Line<'_> {
 
     /// Sends what is on disk, and the next words about durable subscriptions. Returns whether there were any.
     async fn send_durable(&self, confirming: &mut Confirming, sharing: &Sharing) -> Result<bool, Ended> {
-        let stored = confirming.next();
+        let stored = confirming.take_next();
         let words = sharing.next();
         let is_some = stored.is_some() || !words.is_empty();
         if let Some((channel, origin, ranges)) = stored {
