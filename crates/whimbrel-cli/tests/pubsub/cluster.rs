@@ -36,12 +36,12 @@ impl Cluster {
         let addresses = sockets.map(|socket| socket.local_addr().unwrap());
         let urls: Vec<String> =
             (0..3).map(|at| format!("whimbrel://{}@{}", key(at), addresses[at])).collect();
-        for at in 0..3 {
+        for (at, address) in addresses.iter().enumerate() {
             let file = |what: &str| home.file(&format!("{what}{at}")).display().to_string();
             let mut text = format!(
                 "[broker]\nname = 'b{at}'\ncluster = 'test of {name}'\n[other_clients]\npublish = '#'\nsubscribe = '#'\n\
                  [listen]\naddress = '{}'\nkey = '{}'\n[service]\ncontrol = '{}'\n[store]\nfolder = '{}'\n{settings}",
-                addresses[at],
+                address,
                 file("key"),
                 file("control"),
                 file("store"),
