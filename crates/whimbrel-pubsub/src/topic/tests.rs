@@ -1,5 +1,6 @@
 use proptest::prelude::*;
 
+use super::limits::SHARE;
 use super::*;
 
 fn topic(text: &str) -> Topic {
