@@ -297,8 +297,6 @@ fn address(address: Option<SocketAddr>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use whimbrel_broker::backbone::NatsReport;
-    use whimbrel_broker::gateway::mqtt::BridgeReport;
     use whimbrel_broker::report::{SubscriberReport, SubscriberSums};
 
     use super::*;
