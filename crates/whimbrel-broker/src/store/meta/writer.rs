@@ -173,7 +173,10 @@ impl Shared {
     fn flush(&self) -> Result<(), MetaError> {
         let mut base = lock(&self.base);
         let mut done = Ok(());
-        while let Some(changes) = lock(&self.state).take_changes() {
+        loop {
+            // Nobody waits for the disk to look at the state.
+            let taken = lock(&self.state).take_changes();
+            let Some(changes) = taken else { break };
             if let Err(error) = base.write(|transaction| tables::put_changes(transaction, &changes)) {
                 lock(&self.state).put_back(changes);
                 done = Err(error);
