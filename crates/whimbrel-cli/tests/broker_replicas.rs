@@ -96,11 +96,12 @@ fn a_subscription_moves_from_broker_to_broker_while_each_is_killed() {
     let mut input = publisher.stdin();
     let mut next = 0;
     for at in 0..3 {
+        // Then it has not got them all yet: once it has, it ends.
+        until("the subscription came", || is_attached(&cluster, at));
         for _ in 0..400 {
             writeln!(input, "{next}").unwrap();
             next += 1;
         }
-        until("the subscription came", || is_attached(&cluster, at));
         cluster.kill(at);
         cluster.start(at);
     }
