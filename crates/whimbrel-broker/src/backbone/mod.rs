@@ -18,7 +18,7 @@ pub use nats::{Nats, NatsAccess, NatsPlan, NatsReport};
 
 use crate::report::LinkReport;
 
-/// What joins a broker with the others of its cluster.
+/// The way in which a broker is joined with the others of its cluster.
 #[derive(Clone, Debug)]
 pub enum Backbone {
     /// A session with each of them.

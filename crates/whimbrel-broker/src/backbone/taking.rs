@@ -1,4 +1,4 @@
-//! What a broker does with the frames of another, whatever carried them.
+//! The handling of frames of other brokers, whatever carried them.
 
 use bytes::Bytes;
 use whimbrel_pubsub::message::{ChannelId, Origin};

@@ -1,4 +1,4 @@
-//! What a link tells another broker about messages that are on disk here.
+//! Confirmations to another broker: the messages that are on disk here.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

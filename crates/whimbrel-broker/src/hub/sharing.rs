@@ -1,4 +1,4 @@
-//! What a link tells another broker about durable subscriptions.
+//! News for another broker about durable subscriptions.
 //!
 //! Those of MQTT sessions belong to one broker, and nobody else is told.
 
@@ -20,7 +20,7 @@ const NAMES: usize = 64;
 /// Something that brokers tell each other about durable subscriptions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Word {
-    /// What the sender knows.
+    /// A fact that the sender knows.
     Fact(Fact),
     /// The sender has this subscription on disk, and appends to its logs.
     Confirmed {

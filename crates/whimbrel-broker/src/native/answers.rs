@@ -23,7 +23,7 @@ pub(super) struct Answers {
 struct Answer {
     number: u64,
     bytes: usize,
-    /// What it takes of its client's share.
+    /// Its part of its client's share.
     _charge: Option<Charge>,
     outcome: Outcome,
 }

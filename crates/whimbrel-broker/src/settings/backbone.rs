@@ -1,4 +1,4 @@
-//! What joins the brokers of a cluster, other than links of their own, in a file.
+//! The backbone of a cluster in a file, if it is not links between brokers.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::{Secret, SettingsError};
 use crate::backbone::{NatsAccess, NatsPlan};
 use crate::tls::ClientTls;
 
-/// What joins the brokers of a cluster, if these have no links of their own.
+/// The backbone of a cluster whose brokers have no links of their own.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BackboneSection {

@@ -52,10 +52,10 @@ pub struct BridgeSection {
     /// How long the other broker is to keep messages for this one. Default: 24 h. MQTT 3.1.1 has no such time.
     #[serde(default = "session", with = "as_text::duration")]
     pub session: Duration,
-    /// What goes to the other broker. Default: nothing.
+    /// The rules for messages to the other broker. Default: none.
     #[serde(default)]
     pub out: Vec<RuleSection>,
-    /// What comes from it. Default: nothing.
+    /// The rules for messages from it. Default: none.
     #[serde(default, rename = "in")]
     pub from: Vec<RuleSection>,
 }

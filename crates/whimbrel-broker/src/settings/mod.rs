@@ -43,7 +43,7 @@ pub struct Settings {
     /// The other brokers of the cluster. Default: none.
     #[serde(rename = "peer")]
     pub peers: Vec<PeerSection>,
-    /// What joins the brokers of the cluster in place of peers.
+    /// The backbone of the cluster in place of peers.
     pub backbone: BackboneSection,
     /// The clients and what they may do.
     #[serde(rename = "client")]

@@ -2,7 +2,7 @@
 //!
 //! A subscriber is *connected* to a broker for an exponential time. Then it makes a *graceful handoff*, which takes no time, or its *signal is
 //! down* for an exponential or hyper-exponential time. After a signal down it comes back to the same broker, or in one case of ten moves.
-//! Who moves, or hands off, takes any broker with equal probability.
+//! A subscriber that moves, or hands off, takes any broker with equal probability.
 //!
 //! The model is pure: it knows durations and numbers of brokers, and draws from a seed. Any load can follow it.
 

@@ -1,4 +1,4 @@
-//! What subscribers lose by overwriting, in simulated time: the real buffer, fed at a rate, under a policy.
+//! Losses of subscribers by overwriting, in simulated time: the real buffer, fed at a rate, under a policy.
 //!
 //! A subscriber is away for a share of the time. It misses a message that is overwritten at age `a` if it was away when the message was
 //! published, and still is at that age. So the loss follows from the ages at which the buffer overwrites, with far less spread than from

@@ -8,7 +8,7 @@ use whimbrel_broker::buffer::{Facts, Policy, Room, SlotId};
 
 use crate::mobility::Absence;
 
-/// What was overwritten, and the part of it that a subscriber who was away when it was published has missed.
+/// Overwritten messages, and the part of it that a subscriber who was away when it was published has missed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Missed {
     pub(super) messages: f64,
@@ -22,7 +22,7 @@ pub(super) struct Missed {
 pub(super) struct Watched {
     policy: Box<dyn Policy>,
     absence: Absence,
-    /// What is overwritten earlier does not count.
+    /// Messages that are overwritten earlier do not count.
     from: Time,
     /// When the message of each slot was published, and its index.
     taken: HashMap<SlotId, (Time, u8)>,

@@ -1,4 +1,4 @@
-//! What the publisher and the subscribers of a load know of each other.
+//! The progress of a load, which its publisher and subscribers share.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;

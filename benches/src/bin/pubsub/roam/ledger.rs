@@ -1,4 +1,4 @@
-//! What one subscriber received.
+//! The messages that one subscriber received.
 
 use super::stamp::Stamp;
 

@@ -45,7 +45,7 @@ impl Wire {
         }
     }
 
-    /// What prepares the broker before anybody comes, with an answer. `None`: nothing does.
+    /// The request that prepares the broker before anybody comes, and its answer. `None`: there is none.
     pub(super) fn prepare(self, seconds_held: f64) -> Option<Vec<u8>> {
         (self == Self::Nats).then(|| {
             let config = format!(

@@ -82,7 +82,7 @@ pub(super) struct Hello {
     pub(super) channels: Vec<ChannelId>,
 }
 
-/// What a broker is called, and what it has for the other.
+/// A broker's name, and the channels that it has for the other.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Introduction {
     pub(super) key: PublicKey,

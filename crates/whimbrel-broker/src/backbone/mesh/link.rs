@@ -85,7 +85,7 @@ async fn try_run(mesh: &Arc<Mesh>, mocket: &Mocket) -> Result<(), String> {
 /// Waits for what a broker says of itself.
 pub(super) struct Meeting {
     broker: BrokerId,
-    /// What it is told of our channels.
+    /// The description of our channels that it gets.
     ours: Vec<ChannelMap>,
     /// Where the channels go that both have. `None`: they went.
     introduce: Option<oneshot::Sender<Vec<ChannelId>>>,

@@ -127,7 +127,7 @@ impl Mesh {
         self.peers.iter().find(|(_, peer)| peer.key == key).map(|(broker, _)| *broker)
     }
 
-    /// What a broker is told of the channels here.
+    /// Describes the channels here to a broker.
     fn map_for(&self, broker: BrokerId) -> Vec<ChannelMap> {
         let channels = self.peers.get(&broker).and_then(|peer| peer.channels.as_ref());
         self.hub.map(|channel| channels.is_none_or(|channels| channels.contains(&channel)))
@@ -138,7 +138,7 @@ impl Mesh {
         Introduction { key: self.key, name: self.hub.name().name.clone(), channels: channels.to_vec() }
     }
 
-    /// What clients are told of another broker: its name, and its URL if it is known here.
+    /// Names another broker to clients, with its URL if that is known here.
     fn called(&self, broker: BrokerId, name: &str) -> String {
         let url = self.peers.get(&broker).and_then(|peer| peer.url.as_ref());
         url.map_or_else(|| format!("the broker {name}"), |url| format!("the broker {name}, {url}"))

@@ -1,4 +1,4 @@
-//! What a session takes from the other broker.
+//! The receiving half of a session with another broker.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,7 +46,7 @@ pub(super) struct Taking<'a> {
 struct Question {
     channel: ChannelId,
     origin: Origin,
-    /// What is not in the buffer any more.
+    /// The messages that are not in the buffer any more.
     gone: Vec<Range>,
     absent: Vec<Range>,
 }

@@ -1,4 +1,4 @@
-//! What a session sends to the other broker.
+//! The sending half of a session with another broker.
 
 use std::time::Duration;
 
@@ -17,11 +17,11 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// The sources of what a session sends.
 pub(super) struct Sources {
-    /// What the other broker is told of this one, if it knows such a frame.
+    /// The introduction of this broker, if the other knows such a frame.
     pub(super) introduction: Option<Introduction>,
     /// The channels that both have, once the other has introduced itself.
     pub(super) introduced: oneshot::Receiver<Vec<ChannelId>>,
-    /// What is on disk, and durable subscriptions, if the other broker knows such frames.
+    /// News of what is on disk, and of durable subscriptions, if the other broker knows such frames.
     pub(super) durable: Option<(Confirming, Sharing)>,
     /// Answers to questions.
     pub(super) answers: mpsc::Receiver<Vec<Bytes>>,

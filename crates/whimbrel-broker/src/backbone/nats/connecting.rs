@@ -23,7 +23,7 @@ pub(super) const MOST_WAITING: usize = 1_024;
 pub struct NatsPlan {
     /// The servers. The first that answers is used.
     pub servers: Vec<ServerAddr>,
-    /// What the broker shows the server.
+    /// The credentials that the broker shows the server.
     pub access: NatsAccess,
     /// The files for TLS. `None`: TLS only if the server asks for it or its URL begins with `tls://`, with the authorities of the system.
     pub tls: Option<ClientTls>,
@@ -31,7 +31,7 @@ pub struct NatsPlan {
     pub forget_after: Duration,
 }
 
-/// What a broker shows the server.
+/// The credentials that a broker shows the server.
 #[derive(Clone, Default)]
 pub enum NatsAccess {
     /// Nothing.

@@ -1,4 +1,4 @@
-//! What is known of the connection with NATS.
+//! The state of the connection with NATS.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -28,7 +28,7 @@ pub struct NatsReport {
     pub refused: u64,
     /// The brokers that are not taken, and why.
     pub not_taken: Vec<String>,
-    /// What went wrong last. None since there is a connection.
+    /// The last failure. `None` while there is a connection.
     pub trouble: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What is in a message of NATS: a frame of a broker, or a part of a long frame.
+//! The content of a message of NATS: a frame of a broker, or a part of a long frame.
 //!
 //! ```text
 //! version (2 bytes)  run of the sender (16 bytes)  kind (1 byte)

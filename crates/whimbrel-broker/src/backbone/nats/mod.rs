@@ -55,7 +55,7 @@ pub struct Nats {
     connection: Arc<Connection>,
     subjects: Subjects,
     members: Members,
-    /// What went to all other brokers.
+    /// The traffic to all other brokers.
     sent: Traffic,
     directed: mpsc::Sender<Directed>,
     forget_after: Duration,

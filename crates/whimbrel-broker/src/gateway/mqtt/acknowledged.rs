@@ -1,11 +1,11 @@
-//! What a client has of the messages of a durable subscription.
+//! The messages of a durable subscription that a client has.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use whimbrel_pubsub::coverage::Cover;
 use whimbrel_pubsub::message::ChannelId;
 
-/// What a client has of the messages of a subscription, until the store is told.
+/// The messages of a subscription that a client has, until the store is told.
 #[derive(Debug, Default)]
 pub(super) struct Acknowledged(Mutex<Vec<(ChannelId, Cover)>>);
 

@@ -48,7 +48,7 @@ pub struct Admission {
     /// The one check.
     checking: Semaphore,
     paces: Paces<String>,
-    /// What waits for the disk of clients without a name.
+    /// The share of the disk of clients without a name.
     share: Arc<Share>,
 }
 

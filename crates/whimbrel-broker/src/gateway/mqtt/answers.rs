@@ -29,7 +29,7 @@ pub(super) struct Answers {
 enum Outcome {
     Storing {
         storing: Storing,
-        /// What it takes of its client's share.
+        /// Its part of its client's share.
         _charge: Option<Charge>,
     },
     Known(Result<(), Fault>),

@@ -18,7 +18,7 @@ use crate::store::Written;
 pub(super) struct Coming {
     pub(super) asked: Asked,
     pub(super) message: Message,
-    /// What it takes of its client's share.
+    /// Its part of its client's share.
     pub(super) charge: Option<Charge>,
 }
 

@@ -40,7 +40,7 @@ struct Sent {
     due: Due,
 }
 
-/// What is due when the client has a message.
+/// The work that is due when the client has a message.
 #[derive(Debug)]
 pub(super) enum Due {
     /// Nothing.

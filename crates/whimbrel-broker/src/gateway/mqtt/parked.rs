@@ -17,7 +17,7 @@ pub(super) struct Parked {
     pub(super) options: Options,
     /// Where it goes on. After a restart of the broker, only the store knows where its durable part was.
     pub(super) start: Start,
-    /// What the client has and the store was not told of.
+    /// Messages that the client has and the store was not told of.
     pub(super) acknowledged: Arc<Acknowledged>,
     pub(super) is_semi_durable: bool,
 }

@@ -1,4 +1,4 @@
-//! What is sent to clients that keep no state, and may be the same for many of them.
+//! Packets for clients that keep no state. They may be the same for many of them.
 
 use bytes::{BufMut, Bytes};
 use whimbrel_pubsub::coverage::Told;

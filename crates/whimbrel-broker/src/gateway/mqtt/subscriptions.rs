@@ -38,7 +38,7 @@ pub(super) struct Subscriptions {
     has_no_local: bool,
     /// The session, if it is kept beyond the connection.
     pub(super) session: Option<SessionName>,
-    /// What could not be attached again: it is kept on.
+    /// Subscriptions that could not be attached again: they are kept on.
     unattached: Vec<Parked>,
 }
 

@@ -1,4 +1,4 @@
-//! What other brokers tell about durable subscriptions.
+//! Taking what other brokers tell about durable subscriptions.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Who is attached, and since when others are away.
+//! The subscriptions that are attached, and since when others are away.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};

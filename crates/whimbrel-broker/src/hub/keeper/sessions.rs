@@ -30,7 +30,7 @@ pub struct KeptSession {
     pub expiry: Duration,
     /// For how long it is kept from now on.
     pub left: Duration,
-    /// What the gateway kept of it.
+    /// The state that the gateway kept of it.
     pub state: Vec<u8>,
     /// The packet identifiers of messages at QoS 2 that came and were not released.
     pub received: Vec<(u16, Publication)>,

@@ -1,4 +1,4 @@
-//! What brokers tell each other about durable subscriptions.
+//! Facts about durable subscriptions, which brokers tell each other.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -14,7 +14,7 @@ pub struct Session {
     pub expiry_s: u32,
     /// When it ends, milliseconds since 1970. `None`: its client is connected.
     pub ends_ms: Option<u64>,
-    /// What the gateway keeps of it, in a form that only the gateway knows.
+    /// The state that the gateway keeps of it, in a form that only the gateway knows.
     pub state: Vec<u8>,
 }
 

@@ -1,4 +1,4 @@
-//! What is kept of MQTT clients' sessions.
+//! The sessions of MQTT clients that are kept.
 
 use whimbrel_pubsub::message::Publication;
 

@@ -11,7 +11,7 @@ const KEPT: Duration = Duration::from_secs(60);
 /// The most messages that are remembered.
 const MOST: usize = 16_384;
 
-/// What was sent, by digests of topic and payload. Who sends cannot choose them, since they depend on a random key.
+/// The messages that were sent, by digests of topic and payload. A sender cannot choose them, since they depend on a random key.
 #[derive(Debug, Default)]
 pub(super) struct Echoes {
     key: RandomState,

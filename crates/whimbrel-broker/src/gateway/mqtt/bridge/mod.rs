@@ -1,6 +1,6 @@
 //! Bridges: this broker as a client of a broker of others, with which it exchanges messages by rules.
 //!
-//! What goes out is read from the buffer, as a subscription reads, so an outage of the other side costs nothing that the buffer holds. What
+//! Outgoing messages are read from the buffer, as a subscription reads, so an outage of the other side costs nothing that the buffer holds. What
 //! comes in is acknowledged when it is as safe as its channel promises. Each message remembers the sides that it was on, and is carried to
 //! none of them again.
 

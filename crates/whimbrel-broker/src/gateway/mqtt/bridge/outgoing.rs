@@ -37,11 +37,11 @@ pub(super) struct Outgoing {
     in_flight: BTreeMap<u16, Sent>,
     bytes: usize,
     last: u16,
-    /// What the other side takes.
+    /// The limits of the other side.
     taken: Limits,
 }
 
-/// What the other side of a connection takes.
+/// The limits of the other side of a connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Limits {
     /// The most messages that it may not have acknowledged.

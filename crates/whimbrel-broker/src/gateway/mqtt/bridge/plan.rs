@@ -41,9 +41,9 @@ pub struct BridgePlan {
     pub keep_alive: Duration,
     /// How long the other side is to keep what it has for this one.
     pub session: Duration,
-    /// What goes to the other side.
+    /// The rules for messages to the other side.
     pub out: Vec<BridgeRule>,
-    /// What comes from it.
+    /// The rules for messages from it.
     pub from: Vec<BridgeRule>,
 }
 

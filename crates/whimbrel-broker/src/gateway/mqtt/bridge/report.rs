@@ -1,4 +1,4 @@
-//! What a bridge has done, for those who run the broker.
+//! The report on a bridge, for those who run the broker.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -38,7 +38,7 @@ pub struct BridgeReport {
     pub refused: u64,
     /// Messages that were overwritten before they could be sent, at most.
     pub lost: u64,
-    /// What went wrong last. None since there is a connection.
+    /// The last failure. `None` while there is a connection.
     pub trouble: Option<String>,
 }
 

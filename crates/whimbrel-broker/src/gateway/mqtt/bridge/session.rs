@@ -67,7 +67,7 @@ async fn try_run(bridge: &Bridge, version: Version, outgoing: &mut Outgoing) -> 
 struct Connection {
     reader: ReadHalf<Box<dyn Stream>>,
     writer: WriteHalf<Box<dyn Stream>>,
-    /// What was read and is not handled yet.
+    /// Bytes that were read and are not handled yet.
     read: BytesMut,
     out: Out,
 }

@@ -5,7 +5,7 @@ use bytes::{BufMut, BytesMut};
 use super::write::put_properties;
 use super::{CLUSTER, Out, PropertyList, Qos, Version};
 
-/// What a client says of itself.
+/// The content of a CONNECT packet.
 #[derive(Clone, Debug)]
 pub(in super::super) struct Introducing<'a> {
     pub(in super::super) client: &'a str,
