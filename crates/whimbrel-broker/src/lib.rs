@@ -9,6 +9,7 @@ pub mod durable;
 pub mod fuzz;
 pub mod gateway;
 pub mod hub;
+mod ids;
 pub mod matching;
 #[cfg(feature = "mutants")]
 pub mod mutants;

@@ -3,6 +3,7 @@
 //! Whatever carries them, the frames are the same, and each broker asks the others for what it lacks.
 
 mod frame;
+mod link_report;
 pub mod mesh;
 pub mod nats;
 mod taking;
@@ -13,10 +14,9 @@ use std::time::Duration;
 
 pub use frame::PROTOCOL;
 pub(crate) use frame::read_again;
+pub use link_report::LinkReport;
 pub use mesh::{Mesh, Peer};
 pub use nats::{Nats, NatsAccess, NatsPlan, NatsReport};
-
-use crate::report::LinkReport;
 
 /// The way in which a broker is joined with the others of its cluster.
 #[derive(Clone, Debug)]

@@ -10,7 +10,9 @@ use whimbrel_service::prometheus_client::metrics::MetricType;
 use whimbrel_service::prometheus_client::metrics::counter::ConstCounter;
 use whimbrel_service::prometheus_client::metrics::gauge::ConstGauge;
 
-use super::{ChannelReport, LinkReport, PartitionReport, Reporter};
+use super::channel::{ChannelReport, PartitionReport};
+use super::reporter::Reporter;
+use crate::backbone::LinkReport;
 use crate::hub::Sums;
 
 /// The most rows of one metric. Of more partitions or brokers, the last have no metrics.

@@ -9,11 +9,12 @@ use std::time::Duration;
 use whimbrel_pubsub::message::ChannelId;
 use whimbrel_service::Metrics;
 
+use super::broker::BrokerReport;
+use super::channel::{ChannelReport, PartitionReport};
+use super::limits::MOST_ROWS;
 use super::metrics::BrokerMetrics;
-use super::{
-    BrokerReport, ChannelReport, MOST_ROWS, PartitionReport, PublisherReport, PublisherReports,
-    SubscriberReport, SubscriberReports, SubscriberSums,
-};
+use super::publishers::{PublisherReport, PublisherReports};
+use super::subscribers::{SubscriberReport, SubscriberReports, SubscriberSums};
 use crate::Time;
 use crate::backbone::Backbone;
 use crate::hub::{Change, Flow, Hub, LOOK, PublisherRecord, RoomReport, SubscriberRecord};

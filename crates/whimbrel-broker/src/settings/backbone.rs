@@ -7,7 +7,8 @@ use async_nats::ServerAddr;
 use serde::{Deserialize, Serialize};
 use whimbrel::units::as_text;
 
-use super::{Secret, SettingsError};
+use super::error::SettingsError;
+use super::secret::Secret;
 use crate::backbone::{NatsAccess, NatsPlan};
 use crate::tls::ClientTls;
 

@@ -9,7 +9,8 @@ use whimbrel_pubsub::topic::TopicFilter;
 
 use super::backbone::client_tls;
 use super::channel::as_text_of;
-use super::{Secret, SettingsError};
+use super::error::SettingsError;
+use super::secret::Secret;
 use crate::gateway::mqtt::{BridgePlan, BridgeRule, BridgeVersion};
 use crate::tls::ClientTls;
 

@@ -10,7 +10,7 @@ use whimbrel::units::as_text;
 use whimbrel_pubsub::message::ChannelId;
 use whimbrel_pubsub::topic::TopicFilter;
 
-use super::SettingsError;
+use super::error::SettingsError;
 use crate::buffer::{ChannelSettings, PartitionSettings, PolicySettings, Size};
 use crate::hub::{ChannelRules, Durability, DurableRules};
 use crate::selection::{KeyRange, PartitionRule};

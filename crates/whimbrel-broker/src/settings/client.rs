@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 use whimbrel::PublicKey;
 use whimbrel_pubsub::topic::TopicFilter;
 
-use super::QuotaSection;
 use super::channel::filters;
+use super::quota::QuotaSection;
 use crate::native::Permissions;
 
 /// A native client.

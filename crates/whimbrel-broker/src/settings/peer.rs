@@ -3,8 +3,9 @@
 use serde::{Deserialize, Serialize};
 use whimbrel::{PublicKey, Url};
 
-use super::SettingsError;
+use super::error::SettingsError;
 use crate::backbone::Peer;
+use crate::ids::channel_id;
 
 /// Another broker of the cluster.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -35,7 +36,7 @@ impl PeerSection {
         if let Some(name) = all.clone().find(|name| !names.contains(&name.as_str())) {
             return Err(SettingsError::NoSuchChannel(key, name.clone()));
         }
-        let channels = self.channels.is_some().then(|| all.map(|name| super::id_of(name)).collect());
+        let channels = self.channels.is_some().then(|| all.map(|name| channel_id(name)).collect());
         Ok(Peer { key, url: self.url.clone(), channels })
     }
 }

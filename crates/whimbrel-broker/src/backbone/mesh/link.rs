@@ -141,7 +141,7 @@ mod tests {
     use super::super::super::{PROTOCOL, Peer};
     use super::*;
     use crate::hub::{BrokerName, ChannelRules, Finding, Hub};
-    use crate::settings::broker_id;
+    use crate::ids::broker_id;
 
     /// Longer than anything takes on a slow machine.
     const PATIENCE: Duration = Duration::from_secs(60);

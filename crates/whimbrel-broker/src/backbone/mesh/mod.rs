@@ -18,9 +18,10 @@ use whimbrel::{Endpoint, Mocket, PublicKey, Url};
 use whimbrel_pubsub::message::{BrokerId, ChannelId};
 
 use super::frame::{Introduction, MeshFrame};
+use super::link_report::LinkReport;
 use super::traffic::Traffic;
 use crate::hub::{ChannelMap, Hub};
-use crate::report::LinkReport;
+use crate::ids::broker_id;
 use links::Links;
 
 /// Another broker.
@@ -57,8 +58,7 @@ const MISUSED: u64 = 1;
 impl Mesh {
     /// Joins the mesh: dials the peers that have a URL, and asks for what is missing.
     pub fn start(hub: Arc<Hub>, endpoint: &Endpoint, peers: &[Peer]) -> Arc<Self> {
-        let known: BTreeMap<_, _> =
-            peers.iter().map(|peer| (crate::settings::broker_id(&peer.key), peer.clone())).collect();
+        let known: BTreeMap<_, _> = peers.iter().map(|peer| (broker_id(&peer.key), peer.clone())).collect();
         let traffic = known.iter().map(|(id, peer)| (*id, Traffic::with(peer.key))).collect();
         let key = endpoint.public_key();
         let mesh = Arc::new(Self { hub, key, peers: known, links: Arc::default(), traffic });

@@ -30,9 +30,9 @@ pub use connecting::{NatsAccess, NatsPlan};
 pub use connection::NatsReport;
 
 use super::frame::{Introduction, MeshFrame};
+use super::link_report::LinkReport;
 use super::traffic::Traffic;
 use crate::hub::{ChannelMap, Hub};
-use crate::report::LinkReport;
 use crate::tls::TlsError;
 use connection::Connection;
 use members::{MOST_MEMBERS, Member, Members};

@@ -15,6 +15,7 @@ use super::assembly::Assembly;
 use super::envelope::Envelope;
 use super::members::{MOST_MEMBERS, Member};
 use crate::hub::Finding;
+use crate::ids::broker_id;
 
 /// The most messages that are taken before other tasks get their turn.
 const BATCH: usize = 64;
@@ -100,7 +101,7 @@ impl Receiving<'_> {
     fn meet(&mut self, from: Origin, introduction: Introduction) {
         let nats = self.nats;
         let Introduction { key, name, channels } = introduction;
-        if crate::settings::broker_id(&key) != from.broker {
+        if broker_id(&key) != from.broker {
             nats.connection.on_malformed();
             return;
         }

@@ -14,7 +14,8 @@ pub use tls::TlsSection;
 pub use user::UserSection;
 pub use websocket::WebSocketSection;
 
-use super::{OtherClients, SettingsError};
+use super::client::OtherClients;
+use super::error::SettingsError;
 use crate::gateway::mqtt::{Limits, Rules, TlsFiles, WebSocket};
 
 /// The shortest limit for packets, bytes: longer topics than this are rare.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::super::SettingsError;
+use super::super::error::SettingsError;
 use crate::gateway::mqtt::TlsFiles;
 
 /// TLS for clients of MQTT. Relative paths begin at the folder of the configuration file.

@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 use whimbrel_pubsub::topic::TopicFilter;
 
 use super::super::channel::filters;
-use super::super::{QuotaSection, SettingsError};
+use super::super::error::SettingsError;
+use super::super::quota::QuotaSection;
 use crate::gateway::mqtt::{Password, Rules, User};
 use crate::native::Permissions;
 

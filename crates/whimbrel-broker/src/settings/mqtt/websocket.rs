@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-use super::super::SettingsError;
+use super::super::error::SettingsError;
 use crate::gateway::mqtt::WebSocket;
 
 /// MQTT over WebSocket.

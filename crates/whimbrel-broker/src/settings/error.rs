@@ -1,0 +1,102 @@
+//! The mistakes that settings can have.
+
+use whimbrel::PublicKey;
+
+/// A mistake that no single line has.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SettingsError {
+    /// Two channels have one name.
+    #[error("two channels are called `{0}`: rename one")]
+    SameName(String),
+    /// There are too many channels.
+    #[error("there are {0} channels: a broker has at most 64")]
+    TooManyChannels(usize),
+    /// A channel has a mistake.
+    #[error("the channel `{channel}`: {why}")]
+    Channel {
+        /// Its name.
+        channel: String,
+        /// The mistake.
+        why: String,
+    },
+    /// A peer has neither key nor URL, or a URL without a key.
+    #[error(
+        "a [[peer]] has no key: write `url = \"whimbrel://KEY@HOST:PORT\"`, or `key = \"…\"` for one that dials this broker"
+    )]
+    NoKey,
+    /// A peer's key and URL differ.
+    #[error("the peer {0} has another key in its url: leave `key` out")]
+    TwoKeys(PublicKey),
+    /// There are other brokers, and no name of the cluster.
+    #[error(
+        "there are other brokers, and the cluster has no name: write `cluster = \"…\"` under [broker], the same at each"
+    )]
+    NoCluster,
+    /// A peer is to get a channel that is not here.
+    #[error("the peer {0} is to get the channel `{1}`, and no [[channel]] has this name")]
+    NoSuchChannel(PublicKey, String),
+    /// There are both peers and a NATS cluster.
+    #[error(
+        "there are [[peer]] sections and [backbone.nats]: leave out one of them, since NATS needs no peers"
+    )]
+    NatsAndPeers,
+    /// NATS is to carry everything, and no server is named.
+    #[error("[backbone.nats] names no server: write `servers = [\"nats://HOST:4222\"]`")]
+    NatsNoServers,
+    /// The broker cannot tell how NATS is to let it in.
+    #[error(
+        "[backbone.nats]: a broker shows NATS one of `user` with `password`, `token`, `nkey` and `credentials`, or nothing"
+    )]
+    NatsAccess,
+    /// A certificate has no key, or a key no certificate.
+    #[error("[{0}] needs both `certificate` and `key`, or neither")]
+    HalfCertificate(String),
+    /// A bridge has a mistake.
+    #[error("the bridge `{0}`: {1}")]
+    Bridge(String, String),
+    /// Two bridges have one name.
+    #[error("two bridges are called `{0}`: rename one")]
+    SameBridge(String),
+    /// Two clients have one key.
+    #[error("two clients have the key {0}: make one of them")]
+    SameKey(PublicKey),
+    /// MQTT is to listen, and nobody is allowed in.
+    #[error(
+        "[mqtt]: nobody may connect. List users in [[mqtt.user]], or write `anonymous = true` if everyone who reaches {0} may do what \
+         [other_clients] lists"
+    )]
+    MqttNobody(std::net::SocketAddr),
+    /// Two users of MQTT have one name.
+    #[error("two users of MQTT are called `{0}`: rename one")]
+    SameUser(String),
+    /// Clients of MQTT may connect and then do nothing.
+    #[error(
+        "[mqtt]: anonymous clients may do what [other_clients] lists, and there is no such section: write one"
+    )]
+    MqttNothing,
+    /// A user of MQTT has no way to show who it is.
+    #[error("the user `{0}` of MQTT needs a `password` or a `certificate`")]
+    MqttNoProof(String),
+    /// Two users of MQTT have one certificate.
+    #[error("two users of MQTT have the certificate `{0}`: make one of them")]
+    MqttSameCertificate(String),
+    /// Certificates of clients are wanted, and no authority is named.
+    #[error(
+        "certificates of MQTT clients need the authority that signs them: write `client_ca` under [mqtt.tls]"
+    )]
+    MqttNoAuthority,
+    /// WebSocket over TLS has no certificate.
+    #[error("[mqtt.websocket]: `tls_address` needs a certificate: write [mqtt.tls]")]
+    MqttNoCertificate,
+    /// There is a certificate, and nobody who could use it.
+    #[error(
+        "[mqtt.tls] has no address: write `address = \"0.0.0.0:8883\"`, or `tls_address` under [mqtt.websocket]"
+    )]
+    MqttNoTlsAddress,
+    /// The path of MQTT over WebSocket makes no sense.
+    #[error("[mqtt.websocket]: `{0}` is no path: write one such as `/mqtt`")]
+    MqttPath(String),
+    /// The limit for packets of MQTT makes no sense.
+    #[error("[mqtt] max_packet: {0} bytes are not between 1 KiB and 256 MiB")]
+    MqttPacket(u64),
+}
