@@ -4,7 +4,7 @@ use super::cursor::Cursor;
 use super::properties::Properties;
 use super::properties::{OF_CONNECT, OF_WILL};
 use super::reason::{Fault, Reason};
-use super::{Qos, Version};
+use super::terms::{Qos, Version};
 
 /// The first packet of a client.
 #[derive(Clone, Debug)]

@@ -10,6 +10,7 @@ mod properties;
 mod reason;
 mod request;
 mod server;
+mod terms;
 mod write;
 
 #[cfg(test)]
@@ -21,33 +22,5 @@ pub(super) use properties::{Properties, PropertyList};
 pub(super) use reason::{Fault, Reason};
 pub(super) use request::Introducing;
 pub(super) use server::{Accepted, CLUSTER, ServerPacket};
+pub(super) use terms::{Qos, Version};
 pub(super) use write::{Acknowledged, Connack, Out};
-
-/// The version of the protocol that a client speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Version {
-    /// 3.1.1.
-    V3,
-    /// 5.
-    V5,
-}
-
-/// How often a message may arrive, and whether it may get lost: the protocol's QoS.
-#[allow(clippy::enum_variant_names, reason = "the words of the standard")]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Qos {
-    AtMostOnce = 0,
-    AtLeastOnce = 1,
-    ExactlyOnce = 2,
-}
-
-impl Qos {
-    pub(super) fn of(bits: u8) -> Result<Self, Fault> {
-        match bits {
-            0 => Ok(Self::AtMostOnce),
-            1 => Ok(Self::AtLeastOnce),
-            2 => Ok(Self::ExactlyOnce),
-            _ => Err(Fault::malformed("a QoS is 0, 1 or 2")),
-        }
-    }
-}

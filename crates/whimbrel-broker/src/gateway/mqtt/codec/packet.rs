@@ -5,7 +5,7 @@ use super::cursor::{Cursor, variable};
 use super::properties::Properties;
 use super::properties::{OF_ACKNOWLEDGEMENT, OF_DISCONNECT, OF_PUBLISH, OF_SUBSCRIBE, OF_UNSUBSCRIBE};
 use super::reason::{Fault, Reason};
-use super::{Qos, Version};
+use super::terms::{Qos, Version};
 
 /// The place of a packet in the bytes that came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

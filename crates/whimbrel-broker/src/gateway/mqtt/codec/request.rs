@@ -2,8 +2,11 @@
 
 use bytes::{BufMut, BytesMut};
 
+use super::properties::PropertyList;
+use super::server::CLUSTER;
+use super::terms::{Qos, Version};
+use super::write::Out;
 use super::write::put_properties;
-use super::{CLUSTER, Out, PropertyList, Qos, Version};
 
 /// The content of a CONNECT packet.
 #[derive(Clone, Debug)]

@@ -1,9 +1,12 @@
 //! The packets that a broker of others sends to a client, which a bridge is.
 
 use super::cursor::Cursor;
+use super::packet::Publish;
 use super::packet::{acknowledged, identifier};
+use super::properties::Properties;
 use super::properties::{OF_ACKNOWLEDGEMENT, OF_DISCONNECT};
-use super::{Fault, Properties, Publish, Reason, Version};
+use super::reason::{Fault, Reason};
+use super::terms::Version;
 
 /// The user property by which a bridge names its cluster in CONNECT, and a broker of ours its own in the answer.
 pub(in super::super) const CLUSTER: &str = "whimbrel-cluster";

@@ -5,7 +5,7 @@ use whimbrel_pubsub::message::LONGEST_MESSAGE;
 
 use super::properties::PropertyList;
 use super::reason::Reason;
-use super::{Qos, Version};
+use super::terms::{Qos, Version};
 
 /// Packets that wait to be sent, in the client's version and within its limit.
 #[derive(Debug)]
