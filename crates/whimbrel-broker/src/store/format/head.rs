@@ -1,6 +1,6 @@
 //! The head of a record.
 
-use super::{HEAD, LONGEST_BODY};
+use super::limits::{HEAD, LONGEST_BODY};
 
 /// The kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

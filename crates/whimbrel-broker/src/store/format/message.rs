@@ -9,8 +9,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use whimbrel_pubsub::message::{Message, Stamp};
 
-use super::HEAD;
 use super::head::{Head, Kind, Salt};
+use super::limits::HEAD;
 use super::reader::{Cursor, Put};
 
 /// A message as it is appended.

@@ -10,23 +10,16 @@
 //! when the record was written. A bad record below what a later one says so is damage; one above is a write that was not finished.
 
 mod head;
+mod limits;
 mod message;
 mod opening;
 mod reader;
 mod summary;
 
 pub(super) use head::{Head, Kind, Salt};
+pub(super) use limits::{HEAD, LONGEST_BODY, OPENING, VERSION};
 pub use message::Entry;
 pub(super) use message::{begin_record, encode_body, parse_message, parse_name};
 pub(super) use opening::{Opening, OpeningError};
 pub(super) use reader::{Cursor, Put};
 pub(super) use summary::{Held, MARK_EVERY, Run, Summary, encode_runs, parse_runs};
-
-/// The version of the format.
-pub(super) const VERSION: u16 = 1;
-/// The length of a segment's opening, bytes.
-pub(super) const OPENING: u32 = 40;
-/// The length of a record's head, bytes.
-pub(super) const HEAD: usize = 20;
-/// The longest body of a record, bytes: a message of 16 MiB and its names, or a segment's index.
-pub(super) const LONGEST_BODY: usize = 32 << 20;

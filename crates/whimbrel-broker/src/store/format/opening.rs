@@ -3,7 +3,7 @@
 use whimbrel_pubsub::message::ChannelId;
 
 use super::head::Salt;
-use super::{OPENING, VERSION};
+use super::limits::{OPENING, VERSION};
 
 const MAGIC: &[u8; 12] = b"whimbrel-log";
 

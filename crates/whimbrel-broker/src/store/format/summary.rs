@@ -12,7 +12,7 @@
 
 use whimbrel_pubsub::message::Origin;
 
-use super::OPENING;
+use super::limits::OPENING;
 use super::reader::{Cursor, Put};
 
 /// Every so many messages the offset of one is kept in memory.
