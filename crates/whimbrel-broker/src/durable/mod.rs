@@ -9,10 +9,10 @@
 
 mod copies;
 mod reader;
-mod succession;
+pub(crate) mod succession;
 #[cfg(test)]
 mod tests;
-mod wanted;
+pub(crate) mod wanted;
 mod window;
 
 pub use copies::Copies;

@@ -9,7 +9,7 @@ use whimbrel_pubsub::coverage::{
 };
 use whimbrel_pubsub::message::Origin;
 
-use super::Window;
+use super::window::Window;
 use crate::buffer::Picks;
 use crate::roaming::reading::Reading;
 use crate::store::{Batch, Entry, Position, Record};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use whimbrel_pubsub::message::ChannelId;
 
-use super::Position;
+use super::position::Position;
 
 /// Why a store or a log cannot be opened or read.
 #[derive(Clone, Debug, thiserror::Error)]

@@ -13,8 +13,11 @@ use whimbrel_pubsub::coverage::MOST_CHANNELS;
 use whimbrel_pubsub::message::ChannelId;
 
 use super::disk::{Disk, Real, create_private_folder, private};
+use super::error::StoreError;
+use super::log::Log;
 use super::log::OpenLog;
-use super::{Log, LogSettings, Meta, MetaError, StoreError, StoreSettings};
+use super::meta::{Meta, MetaError};
+use super::settings::{LogSettings, StoreSettings};
 
 /// The most logs of a store: as many as a coverage can speak of.
 const MOST_LOGS: usize = MOST_CHANNELS;

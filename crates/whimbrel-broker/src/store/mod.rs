@@ -9,21 +9,22 @@
 
 mod disk;
 mod error;
+mod folder;
 mod format;
 mod log;
 mod meta;
+mod position;
 mod settings;
-
-mod folder;
 #[cfg(test)]
 mod testing;
 
 pub use error::{AppendError, Damage, Notice, StoreError};
 pub use folder::Store;
 pub use format::Entry;
-pub use log::{Batch, Figures, Log, Most, Position, Record, Salvaged, Ticket, Trimmed, salvage};
+pub use log::{Batch, Figures, Log, Most, Record, Salvaged, Ticket, Trimmed, salvage};
 pub use meta::{
     DurableSubscription, Fact, FoundSession, LONGEST_MEMORY, Meta, MetaError, Session, SubscriptionName,
     Tombstone, Written,
 };
+pub use position::Position;
 pub use settings::{LogSettings, ParseSyncError, StoreSettings, Sync};

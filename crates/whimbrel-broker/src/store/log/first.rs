@@ -4,7 +4,9 @@ use whimbrel_pubsub::coverage::Range;
 use whimbrel_pubsub::message::Origin;
 
 use super::super::error::StoreError;
-use super::{Log, Position, lock};
+use super::super::position::Position;
+use super::core::Log;
+use super::locking::lock;
 
 impl Log {
     /// The position of the first message that is not covered, or the end. `lowest` says the lowest sequence of a range that is not

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use super::index::Runs;
-use super::lock;
+use super::locking::lock;
 use super::segments::Full;
 use crate::store::disk::{Disk, Handle, read_full};
 use crate::store::format::{HEAD, Head, Kind, parse_runs};

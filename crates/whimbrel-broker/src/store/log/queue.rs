@@ -7,7 +7,7 @@ use whimbrel_pubsub::message::{LONGEST_MESSAGE, Origin};
 
 use super::super::error::AppendError;
 use super::super::format::Entry;
-use super::lock;
+use super::locking::lock;
 use super::ticket::{Outcome, Promise, Ticket};
 use crate::store::format::{HEAD, Head, begin_record};
 

@@ -4,10 +4,12 @@ use std::io;
 
 use super::super::error::{Damage, StoreError};
 use super::super::format::Entry;
+use super::super::position::Position;
+use super::core::Log;
+use super::locking::lock;
 use super::scan::read;
 use super::segments::Place;
 use super::window::Window;
-use super::{Log, Position, lock};
 use crate::store::format::{Kind, parse_message};
 
 /// How much a batch has at most. The first record comes whatever its length.

@@ -11,13 +11,16 @@ use whimbrel_pubsub::message::ChannelId;
 
 use super::super::error::{AppendError, Damage, Notice, StoreError};
 use super::super::settings::LogSettings;
+use super::core::Log;
+use super::file_names::position_in;
 use super::handles::Handles;
 use super::listener::Listener;
 use super::queue::Queue;
 use super::scan::{Rest, Scan, length, scan};
+use super::seal;
 use super::segments::{Active, Full, Segments};
+use super::shared::Shared;
 use super::writer::Writer;
-use super::{Log, Shared, position_in, seal};
 use crate::store::disk::{Disk, Handle, read_full, write_all};
 use crate::store::format::{OPENING, Opening, OpeningError, VERSION};
 

@@ -5,10 +5,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::super::error::{Damage, StoreError};
+use super::file_names::position_in;
 use super::index::Index;
 use super::scan::{length, next_head, read};
+use super::seal;
 use super::window::Window;
-use super::{position_in, seal};
 use crate::store::disk::{Disk, Handle, Real, private, read_full, write_all};
 use crate::store::format::{HEAD, Head, Kind, OPENING, Opening, OpeningError, Salt, VERSION, parse_name};
 

@@ -6,8 +6,9 @@ use whimbrel_pubsub::coverage::Range;
 use whimbrel_pubsub::message::Origin;
 
 use super::super::error::StoreError;
+use super::core::Log;
+use super::locking::lock;
 use super::segments::Full;
-use super::{Log, lock};
 
 /// Counts of what was removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -3,8 +3,11 @@
 use whimbrel_pubsub::coverage::{Range, Ranges};
 use whimbrel_pubsub::message::Origin;
 
-use super::{Log, Position, lock};
-use crate::store::StoreError;
+use super::super::error::StoreError;
+use super::super::position::Position;
+use super::core::Log;
+use super::index::Runs;
+use super::locking::lock;
 
 /// The most indices that one look reads.
 const MOST_INDICES: usize = 16;
@@ -31,8 +34,7 @@ impl Log {
             let of_origin = runs.iter().filter(|(other, _)| *other == origin);
             of_origin.filter_map(|(_, run)| run.and(range)).for_each(|part| found.insert(part));
         }
-        for (_, run) in active.iter().flat_map(super::index::Runs::iter).filter(|(other, _)| *other == origin)
-        {
+        for (_, run) in active.iter().flat_map(Runs::iter).filter(|(other, _)| *other == origin) {
             run.and(range).into_iter().for_each(|part| found.insert(part));
         }
         Ok((found, true))

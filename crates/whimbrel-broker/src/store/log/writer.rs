@@ -5,15 +5,19 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use super::super::error::AppendError;
-use super::super::settings::Sync;
-use super::queue::{Batch, Name, Work};
-use super::segments::{Active, Full};
-use super::tail::{Tail, Trouble};
-use super::ticket::Outcome;
-use super::{Position, Shared, file_name, lock, seal};
 use whimbrel_pubsub::message::Origin;
 
+use super::super::error::AppendError;
+use super::super::position::Position;
+use super::super::settings::Sync;
+use super::file_names::file_name;
+use super::locking::lock;
+use super::queue::{Batch, Name, Work};
+use super::seal;
+use super::segments::{Active, Full};
+use super::shared::Shared;
+use super::tail::{Tail, Trouble};
+use super::ticket::Outcome;
 use crate::store::disk::write_all;
 use crate::store::format::{Head, Kind, LONGEST_BODY, OPENING, Opening, Salt};
 

@@ -11,11 +11,14 @@ use redb::{
 };
 use whimbrel_pubsub::message::ChannelId;
 
+use super::super::error::StoreError;
+use super::super::format::Entry;
+use super::error::MetaError;
 use super::overlay::Overlay;
+use super::session::FoundSession;
 use super::state::State;
-use super::{FoundSession, MetaError, tables};
+use super::tables;
 use crate::store::format::parse_message;
-use crate::store::{Entry, StoreError};
 
 /// The most memory that the database uses for its pages, bytes (8 MiB).
 const CACHE: usize = 8 << 20;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use whimbrel_pubsub::coverage::CoverageError;
 
-use super::SubscriptionName;
-use crate::store::StoreError;
+use super::super::error::StoreError;
+use super::subscription::SubscriptionName;
 
 /// Why the database cannot be used, or does not take something.
 #[derive(Clone, Debug, thiserror::Error)]

@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use whimbrel_pubsub::coverage::Coverage;
 
-use super::{
-    DurableSubscription, MOST_TOMBSTONES_OF_OWNER, Meta, MetaError, SubscriptionName, Tombstone, tables,
-};
-use crate::durable::{Known, Life, Step};
+use super::core::Meta;
+use super::error::MetaError;
+use super::limits::MOST_TOMBSTONES_OF_OWNER;
+use super::subscription::{DurableSubscription, SubscriptionName, Tombstone};
+use super::tables;
+use crate::durable::succession::{Known, Life, Step};
 
 /// The longest that the memory of an ended subscription may last (30 days).
 pub const LONGEST_MEMORY: Duration = Duration::from_secs(30 * 24 * 3_600);

@@ -2,8 +2,13 @@
 
 use whimbrel_pubsub::message::Publication;
 
+use super::core::Meta;
+use super::error::MetaError;
 use super::session::LONGEST_NAME;
-use super::{FoundSession, Meta, MetaError, Session, SubscriptionName, Written, tables};
+use super::session::{FoundSession, Session};
+use super::subscription::SubscriptionName;
+use super::tables;
+use super::written::Written;
 
 /// The most sessions of a broker.
 const MOST_SESSIONS: usize = 100_000;

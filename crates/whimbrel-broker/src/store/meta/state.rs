@@ -7,12 +7,12 @@ use std::sync::Arc;
 use whimbrel_pubsub::coverage::{Coverage, MOST_RANGES, Range, Ranges};
 use whimbrel_pubsub::message::{BrokerId, ChannelId, Origin, Publication};
 
-use crate::durable::{Known, wanted};
-
-use super::{
-    DurableSubscription, MOST_ORIGINS_SEEN, MOST_SUBSCRIPTIONS, MOST_TOMBSTONES, MetaError, Session,
-    SubscriptionName, Tombstone,
-};
+use super::error::MetaError;
+use super::limits::{MOST_ORIGINS_SEEN, MOST_SUBSCRIPTIONS, MOST_TOMBSTONES};
+use super::session::Session;
+use super::subscription::{DurableSubscription, SubscriptionName, Tombstone};
+use crate::durable::succession::Known;
+use crate::durable::wanted::wanted;
 
 /// The most rows that one transaction writes.
 const MOST_ROWS: usize = 10_000;

@@ -5,8 +5,8 @@ use std::fmt;
 use whimbrel_pubsub::coverage::MOST_CHANNELS;
 use whimbrel_pubsub::message::ChannelId;
 
-use super::MetaError;
-use crate::durable::Life;
+use super::error::MetaError;
+use crate::durable::succession::Life;
 use crate::store::format::{Cursor, Put};
 
 /// The longest name of a subscription, bytes.

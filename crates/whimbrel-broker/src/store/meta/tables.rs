@@ -6,9 +6,10 @@ use redb::{Error, ReadableTable, TableDefinition, TableError, WriteTransaction};
 use whimbrel_pubsub::coverage::{MOST_RANGES, Range, Ranges};
 use whimbrel_pubsub::message::{BrokerId, ChannelId, LAST_SEQUENCE, Origin};
 
+use super::session::{FoundSession, Session};
 use super::session::{encode_publication, parse_publication};
 use super::state::{Changes, State};
-use super::{DurableSubscription, FoundSession, Session, SubscriptionName, Tombstone};
+use super::subscription::{DurableSubscription, SubscriptionName, Tombstone};
 use crate::store::format::{Cursor, Put};
 
 /// The version of the tables.

@@ -1,9 +1,13 @@
 //! The database on a real file, which is damaged, old, new, and out of space.
 
 use std::fs;
+use std::sync::Arc;
+use std::time::Duration;
 
-use whimbrel_pubsub::coverage::Ranges;
+use whimbrel_pubsub::coverage::{Coverage, Range, Ranges};
+use whimbrel_pubsub::message::{BrokerId, ChannelId};
 
+use super::limits::MOST_TOMBSTONES_OF_OWNER;
 use super::state::State;
 use super::*;
 use crate::durable::{Known, Step};

@@ -8,11 +8,14 @@ use redb::WriteTransaction;
 use tokio::sync::watch;
 use whimbrel_pubsub::message::ChannelId;
 
+use super::super::error::StoreError;
+use super::super::format::Entry;
 use super::base::Base;
+use super::error::MetaError;
+use super::session::FoundSession;
 use super::state::State;
+use super::tables;
 use super::written::{Round, Written};
-use super::{FoundSession, MetaError, tables};
-use crate::store::{Entry, StoreError};
 
 /// The database and its thread. Dropping it writes what waits.
 #[derive(Debug)]

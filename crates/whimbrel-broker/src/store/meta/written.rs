@@ -2,7 +2,7 @@
 
 use tokio::sync::watch;
 
-use super::MetaError;
+use super::error::MetaError;
 
 /// How far changes were written: by the number of the last round, with its outcome.
 #[derive(Clone, Debug, Default)]

@@ -10,9 +10,14 @@ use rand_chacha::ChaCha8Rng;
 use whimbrel_pubsub::coverage::Range;
 use whimbrel_pubsub::message::{ChannelId, Origin};
 
+use super::file_names::file_name;
+use super::locking::lock;
 use super::*;
-use crate::store::Sync;
+use crate::store::disk::Disk;
 use crate::store::disk::memory::{Faults, Memory};
+use crate::store::error::{AppendError, Damage, Notice, StoreError};
+use crate::store::position::Position;
+use crate::store::settings::{LogSettings, Sync};
 use crate::store::testing::{entry, origin};
 
 mod appending;

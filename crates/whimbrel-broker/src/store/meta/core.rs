@@ -1,0 +1,205 @@
+//! The facts as others use them.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use whimbrel_pubsub::coverage::{Coverage, Range};
+use whimbrel_pubsub::message::{BrokerId, ChannelId, Origin};
+
+use super::base::Base;
+use super::error::MetaError;
+use super::limits::MOST_TOMBSTONES_OF_OWNER;
+use super::subscription::{DurableSubscription, SubscriptionName, Tombstone};
+use super::tables;
+use super::writer::Writer;
+use crate::store::format::{Entry, encode_body};
+
+/// The facts that a broker remembers beside messages.
+#[derive(Debug)]
+pub struct Meta {
+    pub(super) writer: Writer,
+}
+
+impl Meta {
+    /// Opens a database, which is created if it is missing.
+    pub(in crate::store) fn open(file: &Path, cursor_every: Duration) -> Result<Self, MetaError> {
+        let (base, state) = Base::open(file)?;
+        Ok(Self { writer: Writer::start(base, state, cursor_every)? })
+    }
+
+    /// The broker's own id. If there is none yet, it is `fresh`, which should be random or configured.
+    ///
+    /// # Errors
+    /// The id cannot be written.
+    pub fn broker(&self, fresh: BrokerId) -> Result<BrokerId, MetaError> {
+        if let Some(known) = self.writer.state().broker {
+            return Ok(known);
+        }
+        self.writer.write_now(
+            |transaction| tables::put_broker(transaction, fresh),
+            |state| state.broker = Some(fresh),
+        )?;
+        Ok(fresh)
+    }
+
+    /// All durable subscriptions, by name.
+    pub fn subscriptions(&self) -> Vec<Arc<DurableSubscription>> {
+        self.writer.state().subscriptions().cloned().collect()
+    }
+
+    /// A durable subscription.
+    pub fn subscription(&self, name: &SubscriptionName) -> Option<Arc<DurableSubscription>> {
+        self.writer.state().subscription(name).cloned()
+    }
+
+    /// Keeps a subscription from now on, or its new generation. It is on disk when this returns. Another filter or selector than before
+    /// begins with no coverage, since the former cannot speak for what it left out. Returns whether that was so.
+    ///
+    /// # Errors
+    /// The subscription belongs to another owner, was attached or ended with a higher generation, or cannot be kept or written.
+    pub fn subscribe(&self, subscription: &DurableSubscription) -> Result<bool, MetaError> {
+        let _one = self.writer.changing();
+        let is_changed = self.writer.state().check(subscription)?;
+        self.writer.write_now(
+            |transaction| tables::put_subscription(transaction, subscription, is_changed),
+            |state| state.subscribe(subscription, is_changed),
+        )?;
+        Ok(is_changed)
+    }
+
+    /// Ends a subscription, and remembers until `ends_ms` (since 1970) that it was ended, so that no broker that was cut off brings it back.
+    /// It is on disk when this returns. Returns whether there was one.
+    ///
+    /// # Errors
+    /// It cannot be written, or too many are remembered already.
+    pub fn unsubscribe(&self, name: &SubscriptionName, ends_ms: u64) -> Result<bool, MetaError> {
+        let _one = self.writer.changing();
+        let Some(former) = self.subscription(name) else { return Ok(false) };
+        self.writer.state().has_room_for_tombstone(name)?;
+        let tombstone = Tombstone { generation: former.generation, ends_ms, born: former.born };
+        let surplus = self.writer.state().surplus_tombstones(name, MOST_TOMBSTONES_OF_OWNER);
+        self.writer.write_now(
+            |transaction| {
+                tables::put_tombstone(transaction, name, tombstone)?;
+                tables::remove_tombstones(transaction, &surplus)
+            },
+            |state| {
+                state.unsubscribe(name, tombstone);
+                state.forget_tombstones(&surplus);
+            },
+        )?;
+        Ok(true)
+    }
+
+    /// The memory that a subscription was ended.
+    pub fn tombstone(&self, name: &SubscriptionName) -> Option<Tombstone> {
+        self.writer.state().tombstone(name)
+    }
+
+    /// Forgets ended subscriptions whose time has come. Returns how many.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn expire(&self, wall_ms: u64) -> Result<usize, MetaError> {
+        let _one = self.writer.changing();
+        let ended = self.writer.state().ended(wall_ms);
+        if !ended.is_empty() {
+            self.writer.write_now(
+                |transaction| tables::remove_tombstones(transaction, &ended),
+                |state| state.forget_tombstones(&ended),
+            )?;
+        }
+        Ok(ended.len())
+    }
+
+    /// Returns the coverage of a durable subscription.
+    pub fn coverage(&self, name: &SubscriptionName) -> Option<Coverage> {
+        self.writer.state().coverage(name).cloned()
+    }
+
+    /// Covers a range for a subscription; written within the time `cursor_every`. Returns the gap that had to be closed for it, to be told
+    /// as unknown.
+    ///
+    /// # Errors
+    /// There is no such subscription, or its coverage is full.
+    pub fn cover(
+        &self,
+        name: &SubscriptionName,
+        channel: ChannelId,
+        origin: Origin,
+        range: Range,
+    ) -> Result<Option<Range>, MetaError> {
+        let closed = self.writer.state().cover(name, channel, origin, range)?;
+        self.writer.write_later();
+        Ok(closed)
+    }
+
+    /// How many messages of a range some durable subscription of the channel does not cover: what [`Log::trim`](crate::store::Log::trim) asks.
+    pub fn uncovered(&self, channel: ChannelId, origin: Origin, range: Range) -> u64 {
+        self.writer.state().uncovered(channel, origin, range)
+    }
+
+    /// Takes note of the highest sequence of an origin; written later. A lower one than before changes nothing.
+    ///
+    /// # Errors
+    /// Too many origins are remembered.
+    pub fn see(&self, channel: ChannelId, origin: Origin, highest: u64) -> Result<(), MetaError> {
+        self.writer.state().see(channel, origin, highest)?;
+        self.writer.write_later();
+        Ok(())
+    }
+
+    /// The origins that were seen in a channel, each with its highest sequence.
+    pub fn seen(&self, channel: ChannelId) -> Vec<(Origin, u64)> {
+        self.writer.state().seen(channel)
+    }
+
+    /// Forgets an origin that has ended and of which no broker holds anything, in all coverage, too.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn forget(&self, channel: ChannelId, origin: Origin) -> Result<(), MetaError> {
+        let _one = self.writer.changing();
+        let names = self.writer.state().names();
+        self.writer.write_now(
+            |transaction| tables::remove_origin(transaction, channel, origin, &names),
+            |state| state.forget(channel, origin),
+        )
+    }
+
+    /// Keeps the last value of its topic; written later. One without a payload is the memory that the value was removed. The caller decides
+    /// which is the last, and bounds their number.
+    pub fn retain(&self, channel: ChannelId, entry: &Entry) {
+        self.writer.state().retain(channel, entry.message.topic().as_bytes(), Some(encode_body(entry)));
+        self.writer.write_later();
+    }
+
+    /// Forgets the last value of a topic; written later.
+    pub fn release(&self, channel: ChannelId, topic: &[u8]) {
+        self.writer.state().retain(channel, topic, None);
+        self.writer.write_later();
+    }
+
+    /// The last values of a channel, for a start.
+    ///
+    /// # Errors
+    /// They cannot be written or read.
+    pub fn retained(&self, channel: ChannelId) -> Result<Vec<Entry>, MetaError> {
+        self.flush()?;
+        self.writer.retained(channel)
+    }
+
+    /// Writes what waits. Call it before a log is trimmed: what coverage and last values say then survives the messages.
+    ///
+    /// # Errors
+    /// It cannot be written. It waits on, and is tried again.
+    pub fn flush(&self) -> Result<(), MetaError> {
+        self.writer.flush()
+    }
+
+    /// Why what waits could not be written the last time, if so.
+    pub fn trouble(&self) -> Option<MetaError> {
+        self.writer.trouble()
+    }
+}
