@@ -9,9 +9,11 @@ use whimbrel_pubsub::frame::{Recover, Refusal, RefusalCode, Slow, Start};
 use whimbrel_pubsub::message::ChannelId;
 
 use super::alike::{Alike, Form, Sink};
+use super::attached::ClientId;
+use super::core::Hub;
 use super::register::{Client, Promise, SubscriberRecord};
+use super::room::Room;
 use super::signal::Signal;
-use super::{ClientId, Hub, Room};
 use crate::Time;
 use crate::buffer::Channel;
 use crate::matching::Subscription;

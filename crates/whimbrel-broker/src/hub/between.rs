@@ -7,8 +7,10 @@ use std::time::Duration;
 use whimbrel_pubsub::coverage::Range;
 use whimbrel_pubsub::message::{ChannelId, Message, Origin, Stamp};
 
+use super::core::Hub;
+use super::publishing::Finding;
+use super::room::Room;
 use super::signal::Signal;
-use super::{Finding, Hub};
 use crate::buffer::{GapAnswer, GapRequest, Received, Refusal};
 
 /// Wakes a link to another broker when something was published here.
@@ -27,7 +29,7 @@ pub type Aged = (Stamp, Message, Duration);
 impl Hub {
     /// The channels.
     pub fn channels(&self) -> Vec<ChannelId> {
-        self.rooms.iter().map(super::Room::id).collect()
+        self.rooms.iter().map(Room::id).collect()
     }
 
     /// The run of this broker.

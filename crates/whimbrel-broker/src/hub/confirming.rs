@@ -6,8 +6,10 @@ use std::sync::Arc;
 use whimbrel_pubsub::coverage::{Range, Ranges};
 use whimbrel_pubsub::message::{BrokerId, ChannelId, Origin};
 
-use super::Hub;
+use super::core::Hub;
+use super::room::Room;
 use super::signal::Signal;
+use super::stored;
 
 /// The most ranges that are told at once.
 const MOST_RANGES: usize = 256;
@@ -28,7 +30,7 @@ impl Hub {
     pub fn confirm_to(self: &Arc<Self>, origin: Origin) -> Confirming {
         let signal = Arc::new(Signal::default());
         signal.wake();
-        let follow = |room: &super::Room| (room.id(), room.logging().follow(Arc::clone(&signal)));
+        let follow = |room: &Room| (room.id(), room.logging().follow(Arc::clone(&signal)));
         let numbers = self.rooms.iter().map(follow).collect();
         Confirming { hub: Arc::clone(self), origin, signal, numbers, told: BTreeMap::new() }
     }
@@ -48,7 +50,7 @@ impl Hub {
 
     /// The messages of other runs that somebody here waits for, for all peers.
     pub fn poll_confirms(&self) -> Vec<(ChannelId, Origin, Vec<Range>)> {
-        let of = |room: &super::Room| {
+        let of = |room: &Room| {
             let id = room.id();
             let sought = room.copying().sought().into_iter();
             sought.map(move |(origin, ranges)| (id, origin, ranges.iter().collect())).collect::<Vec<_>>()
@@ -72,7 +74,7 @@ impl Confirming {
             if !new.is_empty() {
                 new.iter().for_each(|range| told.insert(*range));
                 // What is forgotten here is told again.
-                told.keep_highest(super::stored::MOST_RANGES);
+                told.keep_highest(stored::MOST_RANGES);
                 return Some((room.id(), self.origin, new));
             }
         }

@@ -7,7 +7,8 @@ use whimbrel_pubsub::coverage::{Range, Ranges};
 use whimbrel_pubsub::frame::Refusal;
 use whimbrel_pubsub::message::{BrokerId, ChannelId, Origin};
 
-use super::{Aged, Hub};
+use super::between::Aged;
+use super::core::Hub;
 use crate::store::{Log, Most, StoreError};
 
 /// The most messages in an answer.

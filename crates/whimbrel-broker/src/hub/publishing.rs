@@ -6,7 +6,8 @@ use bytes::Bytes;
 use whimbrel_pubsub::frame::Refusal;
 use whimbrel_pubsub::message::Message;
 
-use super::{Hub, NotTaken, Storing};
+use super::core::Hub;
+use super::storing::{NotTaken, Storing};
 use crate::buffer::Published;
 use crate::matching::{Found, Subscription};
 

@@ -2,83 +2,21 @@
 //!
 //! Those of MQTT sessions belong to one broker, and nobody else is told.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use whimbrel_pubsub::message::BrokerId;
 
-use super::Hub;
-use super::keeper::is_of_session;
+use super::core::Hub;
+use super::keeper::session_name::is_of_session;
+use super::locking::lock;
 use super::members::Membership;
+use super::sharers::{Item, List, Queue, Sharer, Walk};
 use super::signal::Signal;
-use crate::durable::Life;
-use crate::store::{Fact, Meta, SubscriptionName};
+use super::word::Word;
+use crate::store::{Fact, Meta};
 
 /// The most names that are looked up at once.
 const NAMES: usize = 64;
-
-/// Something that brokers tell each other about durable subscriptions.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Word {
-    /// A fact that the sender knows.
-    Fact(Fact),
-    /// The sender has this subscription on disk, and appends to its logs.
-    Confirmed {
-        /// The subscription.
-        name: SubscriptionName,
-        /// Its life, as the sender knows it.
-        life: Life,
-    },
-    /// The sender has told all that it knew.
-    ToldAll,
-    /// The sender could not keep something, and wants to be told all again.
-    TellAll,
-}
-
-/// The links that tell.
-#[derive(Debug, Default)]
-pub(super) struct Sharers(Mutex<BTreeMap<u64, Arc<Sharer>>>);
-
-/// One link's part.
-#[derive(Debug)]
-struct Sharer {
-    peer: BrokerId,
-    queue: Mutex<Queue>,
-    signal: Arc<Signal>,
-}
-
-/// The names of which something is to be told. Each is in a list once at most.
-#[derive(Debug)]
-struct Queue {
-    urgent: List<Item>,
-    walk: Walk,
-    covered: List<SubscriptionName>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Item {
-    /// All that is known.
-    All(SubscriptionName),
-    /// The coverage.
-    Coverage(SubscriptionName),
-    /// That it is on disk here.
-    Confirm(SubscriptionName),
-    /// The wish to be told all again.
-    TellAll,
-}
-
-/// How far all subscriptions were told.
-#[derive(Debug)]
-enum Walk {
-    Behind(Option<SubscriptionName>),
-    Over,
-}
-
-#[derive(Debug)]
-struct List<T> {
-    order: VecDeque<T>,
-    all: BTreeSet<T>,
-}
 
 /// A link's source of what it has to tell. Dropping it ends that.
 #[derive(Debug)]
@@ -87,58 +25,6 @@ pub struct Sharing {
     number: u64,
     sharer: Arc<Sharer>,
     _membership: Membership,
-}
-
-impl Sharers {
-    /// A subscription came, goes on elsewhere, or ended: all but `except` are told all about it.
-    pub(super) fn tell(&self, name: &SubscriptionName, except: Option<BrokerId>) {
-        if is_of_session(name) {
-            return;
-        }
-        let others = |sharer: &BrokerId| Some(*sharer) != except;
-        self.each(others, |queue| queue.urgent.push(Item::All(name.clone())));
-    }
-
-    /// The coverage of subscriptions has grown.
-    pub(super) fn tell_coverage(&self, names: &BTreeSet<SubscriptionName>) {
-        let shared: Vec<_> = names.iter().filter(|name| !is_of_session(name)).collect();
-        if !shared.is_empty() {
-            self.each(|_| true, |queue| shared.iter().for_each(|name| queue.covered.push((*name).clone())));
-        }
-    }
-
-    /// Answers `peer` that a subscription is kept here, after the coverage that is known here.
-    pub(super) fn confirm(&self, peer: BrokerId, name: &SubscriptionName, has_news: bool) {
-        let is_peer = |other: &BrokerId| *other == peer;
-        self.each(is_peer, |queue| {
-            if has_news {
-                queue.urgent.push(Item::Coverage(name.clone()));
-            }
-            queue.urgent.push(Item::Confirm(name.clone()));
-        });
-    }
-
-    /// Tells `peer` all about a subscription of which it knows less.
-    pub(super) fn correct(&self, peer: BrokerId, name: &SubscriptionName) {
-        self.each(|other| *other == peer, |queue| queue.urgent.push(Item::All(name.clone())));
-    }
-
-    /// Tells `peer` all from the beginning.
-    pub(super) fn tell_all(&self, peer: BrokerId) {
-        self.each(|other| *other == peer, |queue| queue.walk = Walk::Behind(None));
-    }
-
-    /// Asks `peer` to tell all from the beginning.
-    pub(super) fn ask_all(&self, peer: BrokerId) {
-        self.each(|other| *other == peer, |queue| queue.urgent.push(Item::TellAll));
-    }
-
-    fn each(&self, is_one: impl Fn(&BrokerId) -> bool, mut change: impl FnMut(&mut Queue)) {
-        for sharer in lock(&self.0).values().filter(|sharer| is_one(&sharer.peer)) {
-            change(&mut lock(&sharer.queue));
-            sharer.signal.wake();
-        }
-    }
 }
 
 impl Hub {
@@ -246,29 +132,4 @@ impl Drop for Sharing {
     fn drop(&mut self) {
         lock(&self.hub.sharers.0).remove(&self.number);
     }
-}
-
-impl<T: Clone + Ord> List<T> {
-    /// Enters one at the end, unless it is there.
-    fn push(&mut self, item: T) {
-        if self.all.insert(item.clone()) {
-            self.order.push_back(item);
-        }
-    }
-
-    fn pop(&mut self) -> Option<T> {
-        let item = self.order.pop_front()?;
-        self.all.remove(&item);
-        Some(item)
-    }
-}
-
-impl<T> Default for List<T> {
-    fn default() -> Self {
-        Self { order: VecDeque::new(), all: BTreeSet::new() }
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

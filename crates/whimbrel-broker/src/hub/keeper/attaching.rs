@@ -1,22 +1,29 @@
 //! A durable subscription comes.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::timeout;
-use whimbrel_pubsub::coverage::{ChannelCoverage, Coverage, Range, Ranges};
+use whimbrel_pubsub::coverage::{ChannelCoverage, Coverage, Range};
 use whimbrel_pubsub::frame::{Refusal, RefusalCode};
 use whimbrel_pubsub::message::{BrokerId, ChannelId, Origin};
 use whimbrel_pubsub::topic::TopicFilter;
 
-use super::super::{Durability, Hub, Room, broker_text};
+use super::super::broker_name::broker_text;
+use super::super::core::Hub;
+use super::super::locking::lock;
+use super::super::logging::Durability;
+use super::super::random::random;
+use super::super::room::Room;
 use super::attachment::{DurableAttachment, Part};
-use super::presence::Place;
+use super::count::count;
+use super::names::name_of;
+use super::place::Place;
+use super::refusals::{refusal, unavailable};
+use super::removed::removed;
 use super::session_name::is_of_session;
 use super::sessions::has_room;
-use super::{count, name_of, refusal, unavailable};
 use crate::buffer::Reach;
 use crate::durable::{Begin, Known, Life, Reader};
 use crate::selection::Selection;
@@ -139,7 +146,7 @@ impl Hub {
         rooms: &[&Room],
         notify: Arc<Notify>,
     ) -> Result<Kept, Refusal> {
-        let _one = super::lock(&self.keeper.changing);
+        let _one = lock(&self.keeper.changing);
         let store = self.keeper.store().map_err(unavailable)?;
         let meta = store.meta();
         let former = meta.subscription(name);
@@ -160,7 +167,7 @@ impl Hub {
         let life = subscription.life();
         // A session that comes back costs no write.
         if former.as_deref() == Some(&subscription) {
-            let place = self.keeper.presences.enter(self, name, life.generation, notify);
+            let place = Place::enter(self, name, life.generation, notify);
             return Ok(Kept { place, life, logs });
         }
         meta.subscribe(&subscription).map_err(|error| refusal(&error))?;
@@ -171,7 +178,7 @@ impl Hub {
         }
         // Of what is answered, nothing is only in memory.
         meta.flush().map_err(|error| refusal(&error))?;
-        let place = self.keeper.presences.enter(self, name, life.generation, notify);
+        let place = Place::enter(self, name, life.generation, notify);
         Ok(Kept { place, life, logs })
     }
 
@@ -322,22 +329,8 @@ impl Hub {
     }
 
     fn new_birth(&self) -> u64 {
-        self.clock.now().wall_ms << 16 | super::super::random() & 0xffff
+        self.clock.now().wall_ms << 16 | random() & 0xffff
     }
-}
-
-/// Returns the messages of each origin that the log had, and has no more. Of earlier runs of this broker these are all that are older than
-/// what is held: they were stored and removed in the order of their sequences.
-pub(super) fn removed(meta: &Meta, room: &Room, held: &BTreeMap<Origin, Ranges>) -> BTreeMap<Origin, Ranges> {
-    let mut removed = room.logging().stored().removed(held);
-    let own: Origin = room.own();
-    let is_former = |origin: &Origin| origin.broker == own.broker && origin.epoch != own.epoch;
-    for (origin, highest) in meta.seen(room.id()).into_iter().filter(|(origin, _)| is_former(origin)) {
-        let lowest = held.get(&origin).and_then(|ranges| ranges.iter().next()).map(|range| range.first);
-        let last = lowest.map_or(highest, |lowest| lowest - 1);
-        Range::new(1, last).into_iter().for_each(|range| removed.entry(origin).or_default().insert(range));
-    }
-    removed
 }
 
 impl DurableAttachment {

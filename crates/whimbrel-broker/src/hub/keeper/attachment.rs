@@ -7,11 +7,11 @@ use whimbrel_pubsub::coverage::{Coverage, Told};
 use whimbrel_pubsub::frame::{Refusal, RefusalCode};
 use whimbrel_pubsub::message::{BrokerId, ChannelId};
 
-use super::super::Progress;
+use super::super::attachment::Progress;
 use super::super::register::{Client, Promise, SubscriberRecord};
-use super::attaching::removed;
-use super::presence::Place;
-use super::unavailable;
+use super::place::Place;
+use super::refusals::unavailable;
+use super::removed::removed;
 use crate::durable::{Life, Next, Reader};
 use crate::selection::Selection;
 use crate::store::{Batch, Log, Most, Position, StoreError};

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use tokio::sync::watch;
 use whimbrel_pubsub::message::BrokerId;
 
-use super::lock;
+use super::super::locking::lock;
 use crate::durable::Life;
 use crate::store::SubscriptionName;
 

@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use whimbrel_pubsub::frame::Refusal;
 
-use super::super::Hub;
-use super::{name_of, refusal, unavailable};
+use super::super::core::Hub;
+use super::super::locking::lock;
+use super::names::name_of;
+use super::refusals::{refusal, unavailable};
 use crate::store::{LONGEST_MEMORY, SubscriptionName};
 
 impl Hub {
@@ -23,7 +25,7 @@ impl Hub {
     }
 
     fn end(&self, name: &SubscriptionName) -> Result<bool, Refusal> {
-        let _one = super::lock(&self.keeper.changing);
+        let _one = lock(&self.keeper.changing);
         let is_there = self.keeper.opened().is_some() || self.has_store_folder();
         if !is_there {
             return Ok(false);

@@ -5,8 +5,11 @@ use std::time::Duration;
 
 use whimbrel_pubsub::message::BrokerId;
 
-use super::super::{Durability, Hub, Word};
-use super::unavailable;
+use super::super::core::Hub;
+use super::super::locking::lock;
+use super::super::logging::Durability;
+use super::super::word::Word;
+use super::refusals::unavailable;
 use crate::durable::{Known, Step};
 use crate::store::{DurableSubscription, Fact, Store};
 
@@ -48,7 +51,7 @@ impl Hub {
         if self.keeper.place.folder.is_err() {
             return Ok(());
         }
-        let _one = super::lock(&self.keeper.changing);
+        let _one = lock(&self.keeper.changing);
         let brings = facts.iter().any(|fact| matches!(fact, Fact::Kept(_)));
         // Who knows of no subscription need not remember that one was ended.
         let store = match self.keeper.opened() {

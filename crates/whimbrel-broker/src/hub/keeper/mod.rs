@@ -5,151 +5,25 @@
 mod attaching;
 mod attachment;
 mod confirmed;
+pub(super) mod core;
+mod count;
 mod ending;
 mod learning;
+mod names;
 mod opening;
+mod place;
 mod presence;
+mod refusals;
+mod removed;
 mod report;
-mod session_name;
+pub(super) mod session_name;
 mod sessions;
+pub(super) mod store_place;
 mod trimming;
-
-use std::collections::BTreeSet;
-use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-use whimbrel_pubsub::frame::{Refusal, RefusalCode};
 
 pub use attaching::{AttachDurable, MOST_OF_CLIENT};
 pub use attachment::DurableAttachment;
 pub use report::{DurableReport, LogReport};
 pub use session_name::SessionName;
-pub(super) use session_name::is_of_session;
 pub use sessions::KeptSession;
-
-use crate::store::{Meta, MetaError, Store, StoreSettings, SubscriptionName};
-use confirmed::Confirmed;
-use presence::Presences;
-
-/// Where durable channels and subscriptions are kept.
-#[derive(Clone, Debug)]
-pub struct StorePlace {
-    /// The folder, or why there is none.
-    pub folder: Result<PathBuf, String>,
-    /// The settings of the store.
-    pub settings: StoreSettings,
-}
-
-impl StorePlace {
-    /// Nothing is kept.
-    pub fn nowhere() -> Self {
-        let why = "this broker has no folder for durable subscriptions".to_owned();
-        Self { folder: Err(why), settings: StoreSettings::default() }
-    }
-}
-
-/// The store of a hub, and who is attached.
-#[derive(Debug)]
-pub(super) struct Keeper {
-    place: StorePlace,
-    store: Mutex<Option<Arc<Store>>>,
-    /// Held by whoever attaches or ends a subscription.
-    changing: Mutex<()>,
-    presences: Presences,
-    confirmed: Confirmed,
-    /// The subscriptions whose coverage has grown since other brokers were told.
-    covered: Mutex<BTreeSet<SubscriptionName>>,
-    /// Whether a gateway looks after sessions.
-    has_gateway: AtomicBool,
-}
-
-impl Keeper {
-    pub(super) fn new(place: StorePlace) -> Self {
-        Self {
-            place,
-            store: Mutex::default(),
-            changing: Mutex::default(),
-            presences: Presences::default(),
-            confirmed: Confirmed::default(),
-            covered: Mutex::default(),
-            has_gateway: AtomicBool::new(false),
-        }
-    }
-
-    /// The store, if it is open.
-    pub(super) fn opened(&self) -> Option<Arc<Store>> {
-        lock(&self.store).clone()
-    }
-
-    /// The store, which is opened, and made, if it is not.
-    fn store(&self) -> Result<Arc<Store>, String> {
-        let mut store = lock(&self.store);
-        if let Some(store) = &*store {
-            return Ok(Arc::clone(store));
-        }
-        let folder = self.place.folder.as_ref().map_err(Clone::clone)?;
-        let opened = Store::open(folder, self.place.settings.clone()).map_err(|error| error.to_string())?;
-        Ok(Arc::clone(store.insert(Arc::new(opened))))
-    }
-
-    /// The coverage of a subscription has grown: other brokers are told soon.
-    fn on_covered(&self, name: &SubscriptionName) {
-        let mut covered = lock(&self.covered);
-        if !covered.contains(name) {
-            covered.insert(name.clone());
-        }
-    }
-
-    /// Forgets a subscription that was ended.
-    fn forget(&self, name: &SubscriptionName) {
-        self.presences.end(name);
-        self.confirmed.forget(name);
-    }
-}
-
-/// An error of the database, as a client hears of it.
-fn refusal(error: &MetaError) -> Refusal {
-    let code = match error {
-        MetaError::Owner(_) => RefusalCode::NotPermitted,
-        MetaError::Outdated { .. } => RefusalCode::Superseded,
-        MetaError::TooMany { .. } => RefusalCode::Limit,
-        MetaError::Name | MetaError::TooLong { .. } | MetaError::Unknown(_) => RefusalCode::Mistake,
-        _ => RefusalCode::Unavailable,
-    };
-    Refusal::new(code, error)
-}
-
-fn unavailable(why: impl std::fmt::Display) -> Refusal {
-    Refusal::new(RefusalCode::Unavailable, format_args!("this broker cannot keep it now: {why}"))
-}
-
-/// The name by which the store knows a client's subscription: each client has names of its own.
-fn name_of(owner: &[u8], name: &str) -> Result<SubscriptionName, Refusal> {
-    let owner: String = owner.iter().map(|byte| format!("{byte:02x}")).collect();
-    let is_name = (1..=LONGEST_NAME).contains(&name.len()) && !name.contains(char::is_control);
-    if !is_name {
-        let why = format_args!(
-            "a durable subscription's name has 1 to {LONGEST_NAME} bytes and no control characters; this one does not"
-        );
-        return Err(Refusal::new(RefusalCode::Mistake, why));
-    }
-    SubscriptionName::new(&format!("{owner}/{name}")).map_err(|error| refusal(&error))
-}
-
-/// The name as its client knows it.
-fn name_in(name: &SubscriptionName) -> &str {
-    name.as_str().split_once('/').map_or(name.as_str(), |(_, name)| name)
-}
-
-/// The longest name of a durable subscription, bytes. With the client's key it is one of the store's.
-const LONGEST_NAME: usize = 180;
-
-/// How many durable subscriptions of the store satisfy a condition.
-fn count(meta: &Meta, is_one: impl Fn(&crate::store::DurableSubscription) -> bool) -> usize {
-    meta.subscriptions().iter().filter(|subscription| is_one(subscription)).count()
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
+pub use store_place::StorePlace;

@@ -5,8 +5,11 @@ use std::collections::BTreeMap;
 use whimbrel_pubsub::coverage::Ranges;
 use whimbrel_pubsub::message::{ChannelId, Origin};
 
-use super::super::{Durability, Hub, Room};
-use super::count;
+use super::super::core::Hub;
+use super::super::locking::lock;
+use super::super::logging::Durability;
+use super::super::room::Room;
+use super::count::count;
 use super::sessions::leave_all;
 use crate::store::{Log, Most, Position, Store, StoreError};
 
@@ -54,7 +57,7 @@ impl Hub {
 
     /// Closes the store: what waits is written. Nothing durable is taken any more.
     pub fn close_store(&self) {
-        drop(super::lock(&self.keeper.store).take());
+        drop(lock(&self.keeper.store).take());
     }
 
     /// Fills the buffer with the newest messages of the log, and remembers the others.

@@ -6,9 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::Notify;
 
-use super::super::Hub;
-use super::lock;
-use crate::hub::signal::Signal;
+use super::super::locking::lock;
+use super::super::signal::Signal;
 use crate::store::SubscriptionName;
 
 /// The durable subscriptions that are attached here, or were.
@@ -27,24 +26,15 @@ pub(super) enum Presence {
     Away(u64),
 }
 
-/// A place for the attachment of a subscription. Dropping it leaves it.
-#[derive(Debug)]
-pub(super) struct Place {
-    pub(super) hub: Arc<Hub>,
-    pub(super) name: SubscriptionName,
-    number: u64,
-    pub(super) signal: Arc<Signal>,
-}
-
 impl Presences {
-    /// Gives the place to an attachment, which wakes whoever waits for `notify`. A former one is superseded.
+    /// Gives the place to an attachment, which wakes whoever waits for `notify`. A former one is superseded. Returns the attachment's number
+    /// and signal.
     pub(super) fn enter(
         &self,
-        hub: &Arc<Hub>,
         name: &SubscriptionName,
         generation: u64,
         notify: Arc<Notify>,
-    ) -> Place {
+    ) -> (u64, Arc<Signal>) {
         let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         let signal = Arc::new(Signal::of(notify));
         let attached = Presence::Attached { number, generation, signal: Arc::clone(&signal) };
@@ -52,7 +42,17 @@ impl Presences {
         if let Some(Presence::Attached { signal, .. }) = former {
             signal.supersede();
         }
-        Place { hub: Arc::clone(hub), name: name.clone(), number, signal }
+        (number, signal)
+    }
+
+    /// The attachment of this number leaves. Whoever superseded it stays.
+    pub(super) fn leave(&self, name: &SubscriptionName, left: u64, wall_ms: u64) {
+        let mut all = lock(&self.all);
+        if let Some(presence) = all.get_mut(name)
+            && matches!(presence, Presence::Attached { number, .. } if *number == left)
+        {
+            *presence = Presence::Away(wall_ms);
+        }
     }
 
     /// Another broker has a later generation: an earlier one that is attached here has to end. Returns whether it was here.
@@ -81,17 +81,5 @@ impl Presences {
     /// Whether a subscription is attached, if it ever was since the start.
     pub(super) fn of(&self, name: &SubscriptionName) -> Option<Presence> {
         lock(&self.all).get(name).cloned()
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let wall_ms = self.hub.clock.now().wall_ms;
-        let mut all = lock(&self.hub.keeper.presences.all);
-        if let Some(presence) = all.get_mut(&self.name)
-            && matches!(presence, Presence::Attached { number, .. } if *number == self.number)
-        {
-            *presence = Presence::Away(wall_ms);
-        }
     }
 }

@@ -2,10 +2,12 @@
 
 use whimbrel_pubsub::coverage::Range;
 
-use super::super::{Hub, Room};
+use super::super::core::Hub;
+use super::super::room::Room;
+use super::names::name_in;
 use super::presence::Presence;
+use super::session_name::SessionName;
 use super::session_name::is_of_session;
-use super::{SessionName, name_in};
 use crate::store::{DurableSubscription, Figures, Meta};
 
 /// A durable subscription, as people see it.

@@ -2,7 +2,7 @@
 
 use aws_lc_rs::digest::{SHA256, digest};
 
-use super::unavailable;
+use super::refusals::unavailable;
 use crate::store::SubscriptionName;
 use whimbrel_pubsub::frame::Refusal;
 

@@ -10,9 +10,16 @@ use whimbrel_pubsub::coverage::Coverage;
 use whimbrel_pubsub::frame::Refusal;
 use whimbrel_pubsub::message::{ChannelId, Publication};
 
-use super::super::{Durability, Hub, Room};
+use super::super::core::Hub;
+use super::super::locking::lock;
+use super::super::logging::Durability;
+use super::super::room::Room;
+use super::attaching::AttachDurable;
+use super::attachment::DurableAttachment;
+use super::count::count;
+use super::refusals::{refusal, unavailable};
+use super::session_name::SessionName;
 use super::session_name::is_of_session;
-use super::{AttachDurable, DurableAttachment, SessionName, count, refusal, unavailable};
 use crate::selection::Selection;
 use crate::store::{FoundSession, Meta, MetaError, Session, Store, SubscriptionName, Written};
 
@@ -76,7 +83,7 @@ impl Hub {
     /// # Errors
     /// The disk fails.
     pub fn end_of_session(&self, session: &SessionName, filter: &str) -> Result<(), Refusal> {
-        let _one = super::lock(&self.keeper.changing);
+        let _one = lock(&self.keeper.changing);
         let Some(store) = self.keeper.opened() else { return Ok(()) };
         let name = session.subscription(filter)?;
         if store.meta().subscription(&name).is_some() {
@@ -125,7 +132,7 @@ impl Hub {
     /// # Errors
     /// The disk fails. The session is still there.
     pub fn end_session(&self, session: &SessionName) -> Result<(), Refusal> {
-        let _one = super::lock(&self.keeper.changing);
+        let _one = lock(&self.keeper.changing);
         let Some(store) = self.keeper.opened() else { return Ok(()) };
         self.end_all(&store, session).map_err(|error| refusal(&error))
     }

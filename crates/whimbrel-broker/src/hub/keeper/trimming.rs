@@ -7,7 +7,10 @@ use std::time::Duration;
 
 use whimbrel_pubsub::message::Origin;
 
-use super::super::{Durability, Hub, Room};
+use super::super::core::Hub;
+use super::super::locking::lock;
+use super::super::logging::Durability;
+use super::super::room::Room;
 use super::opening::is_wanted;
 use crate::store::{Store, StoreError, Trimmed};
 
@@ -22,7 +25,7 @@ impl Hub {
         let mut former = String::new();
         loop {
             interval.tick().await;
-            let covered = std::mem::take(&mut *super::lock(&self.keeper.covered));
+            let covered = std::mem::take(&mut *lock(&self.keeper.covered));
             self.sharers.tell_coverage(&covered);
             let hub = Arc::clone(&self);
             let Ok(told) = tokio::task::spawn_blocking(move || hub.trim()).await else { continue };
@@ -52,7 +55,7 @@ impl Hub {
                 Err(error) => told.push(error.to_string()),
             }
             if room.durability() == Durability::WhenWanted {
-                let _one = super::lock(&self.keeper.changing);
+                let _one = lock(&self.keeper.changing);
                 if !is_wanted(&store, room.id()) {
                     room.end_logging();
                 }

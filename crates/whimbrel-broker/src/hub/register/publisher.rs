@@ -23,7 +23,7 @@ impl PublisherRecord {
         Self { client, since, taken, refused, rate }
     }
 
-    pub(super) fn on_published(&self, taken: u64, refused: u64) {
+    pub(in crate::hub) fn on_published(&self, taken: u64, refused: u64) {
         self.taken.add(taken);
         self.refused.add(refused);
     }
