@@ -7,7 +7,7 @@ mod pubsub;
 
 use std::io::Write;
 
-use common::{Running, assert_fails, whimbrel};
+use common::{Home, Running, assert_fails, whimbrel};
 use pubsub::cluster::{Cluster, until};
 use pubsub::{lines, numbers, subscriber};
 
@@ -167,4 +167,24 @@ fn a_subscription_is_made_with_most_brokers_and_says_who_has_not_confirmed() {
     let (code, stdout, stderr) = board.end();
     assert_eq!((code, &stdout[..]), (Some(0), &b"cod\n"[..]), "{stderr}");
     assert!(!stderr.contains("not in force"), "{stderr}");
+}
+
+/// One file that lists all brokers was copied to each of them. The broker would count its own disk twice.
+#[test]
+fn a_broker_that_is_among_its_own_peers_does_not_start() {
+    let home = Home::new("replicas-own-peer");
+    let shown = whimbrel(&home).args(["key", "show"]).output().unwrap();
+    let key = String::from_utf8_lossy(&shown.stdout).trim().to_owned();
+    let file = home.file("broker.toml");
+    let peer = format!("[[peer]]\nkey = '{key}'\n");
+    std::fs::write(&file, format!("[broker]\ncluster = 'fish'\n{peer}")).unwrap();
+    let checked = whimbrel(&home).args(["broker", "check", "--config"]).arg(&file).output().unwrap();
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
+    let run = ["broker", "run", "--listen", "127.0.0.1:0", "--config"];
+    assert_fails(&whimbrel(&home).args(run).arg(&file).output().unwrap(), "is this broker itself");
+    std::fs::write(&file, format!("[broker]\ncluster = 'fish'\n{peer}{peer}")).unwrap();
+    assert_fails(&whimbrel(&home).args(run).arg(&file).output().unwrap(), "remove one");
+    std::fs::write(&file, "[listen]\naddress = '0.0.0.0:0'\n").unwrap();
+    let checked = whimbrel(&home).args(["broker", "check"]).arg(&file).output().unwrap();
+    assert_fails(&checked, "nobody may do anything");
 }

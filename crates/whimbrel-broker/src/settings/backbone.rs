@@ -86,7 +86,7 @@ impl NatsSection {
         Ok(NatsPlan {
             servers: self.servers.clone(),
             access: self.access()?,
-            tls: client_tls("backbone.nats", [&self.ca, &self.certificate, &self.key])?,
+            tls: client_tls("[backbone.nats]", [&self.ca, &self.certificate, &self.key])?,
             forget_after: self.forget_after,
         })
     }

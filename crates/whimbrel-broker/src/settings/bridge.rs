@@ -181,7 +181,8 @@ impl BridgeSection {
         if self.keep_alive.as_secs() == 0 || self.keep_alive.as_secs() > LONGEST_KEEP_ALIVE {
             return Err(mistake("`keep_alive` is not between 1 s and 18 h"));
         }
-        let files = client_tls(&format!("bridge {}", self.name), [&self.ca, &self.certificate, &self.key])?;
+        let files =
+            client_tls(&format!("the bridge `{}`", self.name), [&self.ca, &self.certificate, &self.key])?;
         if files.is_some() && !self.url.has_tls {
             return Err(mistake("`ca`, `certificate` and `key` are for TLS: write mqtts:// in `url`"));
         }

@@ -9,7 +9,7 @@ pub enum SettingsError {
     #[error("two channels are called `{0}`: rename one")]
     SameName(String),
     /// There are too many channels.
-    #[error("there are {0} channels: a broker has at most 64")]
+    #[error("there are {0} channels, and a broker has at most 64: join some of them")]
     TooManyChannels(usize),
     /// A channel has a mistake.
     #[error("the channel `{channel}`: {why}")]
@@ -32,8 +32,16 @@ pub enum SettingsError {
         "there are other brokers, and the cluster has no name: write `cluster = \"…\"` under [broker], the same at each"
     )]
     NoCluster,
+    /// Two peers have one key.
+    #[error("two [[peer]] sections have the key {0}: remove one")]
+    SamePeer(PublicKey),
+    /// A peer is this broker.
+    #[error("the [[peer]] {0} is this broker itself: leave it out of its own file")]
+    OwnPeer(PublicKey),
     /// A peer is to get a channel that is not here.
-    #[error("the peer {0} is to get the channel `{1}`, and no [[channel]] has this name")]
+    #[error(
+        "the peer {0} is to get the channel `{1}`, and no [[channel]] has this name: rename one, or add the [[channel]]"
+    )]
     NoSuchChannel(PublicKey, String),
     /// There are both peers and a NATS cluster.
     #[error(
@@ -49,7 +57,7 @@ pub enum SettingsError {
     )]
     NatsAccess,
     /// A certificate has no key, or a key no certificate.
-    #[error("[{0}] needs both `certificate` and `key`, or neither")]
+    #[error("{0} needs both `certificate` and `key`, or neither")]
     HalfCertificate(String),
     /// A bridge has a mistake.
     #[error("the bridge `{0}`: {1}")]

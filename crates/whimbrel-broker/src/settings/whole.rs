@@ -97,9 +97,16 @@ impl Settings {
             let members = channel.settings.peers.len() + 1;
             if let Some(replicas) = channel.durable.replicas.filter(|replicas| *replicas > members) {
                 let brokers = if members == 1 { "1 broker" } else { &format!("{members} brokers") };
-                let why = format!(
-                    "`replicas = {replicas}` is more than there are brokers: the channel has {brokers}, this one and the [[peer]]s that it goes to"
-                );
+                let why = if has_nats {
+                    format!(
+                        "`replicas = {replicas}`: over NATS only this broker's own disk counts. Leave `replicas` out, or link the brokers by \
+                         [[peer]] sections in place of [backbone.nats]"
+                    )
+                } else {
+                    format!(
+                        "`replicas = {replicas}` is more than there are brokers: the channel has {brokers}, this one and the [[peer]]s that it goes to"
+                    )
+                };
                 return Err(SettingsError::Channel { channel: channel.name.clone(), why });
             }
         }
@@ -109,13 +116,29 @@ impl Settings {
     /// The other brokers of the cluster.
     ///
     /// # Errors
-    /// One has no key, or the cluster no name.
+    /// One has no key, two have the same, or the cluster has no name.
     pub fn peers(&self) -> Result<Vec<Peer>, SettingsError> {
         if !self.peers.is_empty() && self.broker.cluster.is_none() {
             return Err(SettingsError::NoCluster);
         }
         let names: Vec<_> = self.channels.iter().map(|channel| &*channel.name).collect();
-        self.peers.iter().map(|peer| peer.peer(&names)).collect()
+        let peers = self.peers.iter().map(|peer| peer.peer(&names)).collect::<Result<Vec<_>, _>>()?;
+        // Each would count as a replica.
+        for (at, peer) in peers.iter().enumerate() {
+            if peers[..at].iter().any(|other| other.key == peer.key) {
+                return Err(SettingsError::SamePeer(peer.key));
+            }
+        }
+        Ok(peers)
+    }
+
+    /// Checks that the settings are for the broker with this key, and not for another of the cluster.
+    ///
+    /// # Errors
+    /// The broker is among its own peers. It would link with itself, and count its own disk twice.
+    pub fn check_owner(&self, own: &PublicKey) -> Result<(), SettingsError> {
+        let mut peers = self.peers()?.into_iter();
+        peers.find(|peer| peer.key == *own).map_or(Ok(()), |peer| Err(SettingsError::OwnPeer(peer.key)))
     }
 
     /// Returns how the servers of NATS are reached that join the cluster; `None` if there are none.
@@ -270,6 +293,24 @@ mod tests {
             ["/etc/whimbrel/a/c.pem", "/k.pem", "/etc/whimbrel/ca.pem"]
         );
         assert_eq!(plan.rules.certificates["boat.example"], "fisher");
+    }
+
+    /// Either would be counted as another disk that has a message.
+    #[test]
+    fn a_broker_is_no_peer_of_its_own_and_no_peer_counts_twice() {
+        let peer = format!("[[peer]]\nkey='{KEY}'\n");
+        let cluster = "[broker]\ncluster='c'\n[[channel]]\nname='a'\ndurable=true\n";
+        let settings = parse(&format!("{cluster}{peer}"));
+        let own = KEY.parse().unwrap();
+        assert!(settings.check_owner(&own).unwrap_err().to_string().contains("this broker itself"));
+        let other = "-5vQjq2tYcsOYdTUo_WmTh4HCvnkIvkNR2TXxD1vr3Y".parse().unwrap();
+        assert_eq!(settings.check_owner(&other), Ok(()));
+        let twice = parse(&format!("{cluster}{peer}{peer}")).rules().unwrap_err().to_string();
+        assert!(twice.contains("remove one"), "{twice}");
+        let replicas = "[broker]\ncluster='c'\n[[channel]]\nname='a'\ndurable=true\nreplicas=2\n";
+        let nats = parse(&format!("{replicas}[backbone.nats]\nservers=['nats://127.0.0.1:4222']\n"));
+        let says = nats.rules().unwrap_err().to_string();
+        assert!(says.contains("over NATS"), "{says}");
     }
 
     #[test]

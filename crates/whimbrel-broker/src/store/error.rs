@@ -14,7 +14,7 @@ use super::position::Position;
 #[non_exhaustive]
 pub enum StoreError {
     /// A file or folder cannot be used.
-    #[error("{}: {error}", file.display())]
+    #[error("cannot use {}: {error}; if it is the wrong place, name another `folder` under [store]", file.display())]
     Io {
         /// The file or folder.
         file: PathBuf,

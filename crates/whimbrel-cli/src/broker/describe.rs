@@ -184,7 +184,10 @@ fn describe_links(brokers: &[LinkReport]) -> Vec<String> {
 fn describe_nats(nats: &NatsReport) -> Vec<String> {
     let NatsReport { server, subjects, connections, overrun, refused, not_taken, trouble, .. } = nats;
     let state = match (server, trouble) {
-        (Some(server), _) => format!("connected with {}", PeerText::show(server)),
+        (Some(server), None) => format!("connected with {}", PeerText::show(server)),
+        (Some(server), Some(why)) => {
+            format!("connected with {}, which reports: {}", PeerText::show(server), PeerText::show(why))
+        }
         (None, Some(why)) => format!("not connected: {}", PeerText::show(why)),
         (None, None) => "not connected".to_owned(),
     };

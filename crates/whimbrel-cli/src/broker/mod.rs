@@ -8,7 +8,7 @@ mod run;
 mod sources;
 mod ticking;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use whimbrel_broker::gateway::mqtt::{Password, Tls, TlsError, TlsFiles};
@@ -22,6 +22,7 @@ use crate::status::StatusCommand;
 pub(crate) use describe::describe;
 use plan::PlanCommand;
 use run::RunCommand;
+use sources::{check_address, is_nobody_listed};
 
 /// Runs a publish/subscribe broker. Subscribers that roam recover at any broker what they missed.
 #[derive(Args, Clone, Debug)]
@@ -50,7 +51,11 @@ enum Verb {
 #[derive(Args, Clone, Debug)]
 struct CheckCommand {
     /// The configuration file. docs/broker.toml shows all settings.
-    file: std::path::PathBuf,
+    #[arg(required_unless_present = "config")]
+    file: Option<PathBuf>,
+    /// The same, written as for `whimbrel broker run`.
+    #[arg(long, value_name = "FILE", conflicts_with = "file")]
+    config: Option<PathBuf>,
 }
 
 /// Hashes a password of a user of MQTT.
@@ -90,8 +95,15 @@ impl BrokerCommand {
 
 impl CheckCommand {
     fn run(self) -> anyhow::Result<()> {
-        read(&self.file)?;
-        print_line(format_args!("{} has no mistake", self.file.display()))
+        // clap has one of them.
+        let file = self.file.or(self.config).unwrap_or_default();
+        let settings = read(&file)?;
+        if let Some(listen) = settings.listen.address
+            && is_nobody_listed(&settings)
+        {
+            check_address(listen).map_err(|Misused(why)| Misused(format!("{}: {why}", file.display())))?;
+        }
+        print_line(format_args!("{} has no mistake", file.display()))
     }
 }
 

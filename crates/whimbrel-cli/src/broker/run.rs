@@ -23,7 +23,7 @@ use super::sources::Sources;
 use super::ticking::tick;
 use crate::monitor;
 use crate::output::{note, print_line};
-use crate::process::{RuntimeOptions, STOP_PATIENCE};
+use crate::process::{Misused, RuntimeOptions, STOP_PATIENCE};
 
 /// Runs a broker until Ctrl-C or SIGTERM.
 ///
@@ -52,6 +52,7 @@ impl RunCommand {
         let prepared = self.sources.mqtt(&settings)?;
         let Listening { endpoint, url } = self.listen(&settings).await?;
         let own = endpoint.public_key();
+        settings.check_owner(&own).map_err(|error| Misused(error.to_string()))?;
         let hub = Hub::with_store(settings.name(&own), rules, Limits::default(), settings.store.place(&own));
         // Nothing is served before what was promised is known.
         let opening = Arc::clone(&hub);

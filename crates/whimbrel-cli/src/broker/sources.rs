@@ -60,13 +60,8 @@ impl Sources {
         let listen = self.listen.or(settings.listen.address);
         let listen = listen.unwrap_or_else(|| (Ipv4Addr::LOCALHOST, DEFAULT_PORT).into());
         settings.listen.address = Some(listen);
-        if settings.clients.is_empty() && settings.other_clients.is_none() {
-            if !listen.ip().is_loopback() {
-                return Err(Misused(format!(
-                    "on {listen}, others than this host's clients reach the broker, and nobody may do anything: name clients with --allow \
-                     KEY, or with [[client]] in a file"
-                )));
-            }
+        if is_nobody_listed(&settings) {
+            check_address(listen)?;
             settings.other_clients = Some(OtherClients::everything());
         }
         self.apply_mqtt(&mut settings)?;
@@ -75,7 +70,7 @@ impl Sources {
         Ok(settings)
     }
 
-    /// Lets clients of MQTT in as the command line says.
+    /// Lets MQTT clients in as the command line says.
     fn apply_mqtt(&self, settings: &mut Settings) -> Result<(), Misused> {
         let given = [("--mqtt", self.mqtt), ("--mqtt-websocket", self.mqtt_websocket)];
         let mut given = given.into_iter().filter_map(|(option, address)| Some((option, address?)));
@@ -107,4 +102,20 @@ impl Sources {
         let tls = plan.tls.as_ref().map(|files| super::load(files, self.config.as_deref())).transpose()?;
         Ok(Some(Prepared { plan, tls }))
     }
+}
+
+/// Returns whether the settings let no client do anything.
+pub(super) fn is_nobody_listed(settings: &Settings) -> bool {
+    settings.clients.is_empty() && settings.other_clients.is_none()
+}
+
+/// Checks an address of a broker whose settings list no client: then all may do everything, so no other host may reach it.
+pub(super) fn check_address(listen: SocketAddr) -> Result<(), Misused> {
+    if listen.ip().is_loopback() {
+        return Ok(());
+    }
+    Err(Misused(format!(
+        "on {listen}, others than this host's clients reach the broker, and nobody may do anything: name clients with --allow KEY, or with \
+         [[client]] in a file"
+    )))
 }

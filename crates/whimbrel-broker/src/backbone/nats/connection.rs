@@ -41,6 +41,8 @@ pub(super) struct Connection {
     refused: AtomicU64,
 }
 
+const NOT_LET_IN: &str = "NATS does not let this broker in: see the credentials under [backbone.nats]";
+
 #[derive(Debug, Default)]
 struct State {
     connections: u64,
@@ -64,12 +66,12 @@ impl Connection {
                 self.overrun.fetch_add(1, Ordering::Relaxed);
                 None
             }
-            Event::ServerError(error) => self.trouble(&match error {
-                ServerError::AuthorizationViolation => {
-                    "NATS does not let this broker in: see the credentials under [backbone.nats]".to_owned()
-                }
-                error => format!("NATS: {error}"),
-            }),
+            Event::ServerError(ServerError::AuthorizationViolation) => self.trouble(NOT_LET_IN),
+            Event::ServerError(error) => self.trouble(&format!("NATS: {error}")),
+            // So it is said while the first connection is made.
+            Event::ClientError(error) if error.to_string().contains("authorization violation") => {
+                self.trouble(NOT_LET_IN)
+            }
             Event::ClientError(error) => self.trouble(&format!("no connection with NATS: {error}")),
             _ => None,
         };

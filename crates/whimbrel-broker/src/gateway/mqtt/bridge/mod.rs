@@ -74,7 +74,10 @@ impl Bridges {
         let (mut bridges, mut tasks) = (Vec::new(), Vec::new());
         for plan in plans {
             let client = Arc::new(Client::new(&format!("bridge {}", plan.name), None));
-            let outgoing = Outgoing::attach(hub, &client, &plan.out)?;
+            let attached = Outgoing::attach(hub, &client, &plan.out);
+            let outgoing = attached.map_err(|refusal| {
+                Refusal::new(refusal.code, format_args!("the bridge `{}`: {}", plan.name, refusal.reason))
+            })?;
             let bridge = Arc::new(Bridge::new(plan, hub, Arc::clone(&tell), stopped.clone()));
             tasks.push(tokio::spawn(run(Arc::clone(&bridge), outgoing)));
             bridges.push(bridge);
