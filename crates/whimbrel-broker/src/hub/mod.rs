@@ -48,6 +48,7 @@ pub use clock::Clock;
 pub use confirming::Confirming;
 pub use digging::Dug;
 pub use group::{Receipt, Seat};
+pub(crate) use keeper::session_name::is_of_session;
 pub use keeper::{
     AttachDurable, DurableAttachment, DurableReport, KeptSession, LogReport, MOST_OF_CLIENT, SessionName,
     StorePlace,

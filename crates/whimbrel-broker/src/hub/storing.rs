@@ -93,5 +93,9 @@ impl From<NotTaken> for Refusal {
 }
 
 fn refusal(error: &AppendError) -> Refusal {
-    Refusal::new(RefusalCode::Unavailable, error)
+    let code = match error {
+        AppendError::TooLong(_) => RefusalCode::Limit,
+        _ => RefusalCode::Unavailable,
+    };
+    Refusal::new(code, error)
 }

@@ -331,6 +331,15 @@ mod tests {
         let strange = DurableSubscription { owner: vec![10], ..subscription.clone() };
         let strange = MeshFrame::Word(Word::Fact(Fact::Kept(strange)));
         assert_eq!(MeshFrame::parse(&strange.encode()), None, "a name of another owner");
+        let session = SubscriptionName::new("mqtt-0a0b/75").unwrap();
+        for word in [
+            Word::Confirmed { name: session.clone(), life },
+            Word::Fact(Fact::Ended { name: session.clone(), life, left: Duration::from_secs(9) }),
+            Word::Fact(Fact::Covered { name: session, life, coverage: coverage.clone() }),
+        ] {
+            let bytes = MeshFrame::Word(word).encode();
+            assert_eq!(MeshFrame::parse(&bytes), None, "sessions are their broker's own");
+        }
         for frame in [
             MeshFrame::Hello(Hello { version: 1, cluster: ClusterId(8), origin, channels: vec![channel] }),
             MeshFrame::Introduction(Introduction {

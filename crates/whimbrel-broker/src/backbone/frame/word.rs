@@ -17,7 +17,7 @@ use whimbrel_pubsub::frame::{LONGEST_FILTER, LONGEST_SELECTOR};
 
 use super::channel;
 use crate::durable::Life;
-use crate::hub::Word;
+use crate::hub::{Word, is_of_session};
 use crate::store::{DurableSubscription, Fact, SubscriptionName};
 
 const KEPT: u8 = 8;
@@ -112,6 +112,10 @@ fn put_head(out: &mut Vec<u8>, kind: u8, name: &SubscriptionName, Life { born, g
 
 fn head(parser: &mut Parser<'_>) -> Result<(SubscriptionName, Life), Malformed> {
     let name = SubscriptionName::new(&text(parser, LONGEST_NAME)?).map_err(|_| Malformed)?;
+    // Sessions of MQTT clients are their broker's own.
+    if is_of_session(&name) {
+        return Err(Malformed);
+    }
     Ok((name, Life { born: parser.varint()?, generation: parser.varint()? }))
 }
 

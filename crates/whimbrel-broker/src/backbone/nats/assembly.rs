@@ -10,7 +10,8 @@ use super::envelope::{Content, LONGEST_FRAME};
 /// The most bytes of frames that are not whole yet. Beyond, frames of the broker that has the most are given up: their messages are asked
 /// for again.
 const MOST_BYTES: usize = 4 * LONGEST_FRAME;
-/// The most frames that are not whole yet.
+/// The most frames that are not whole yet. Beyond, one is given up of the broker that has the most, the one that waits longest for its next
+/// part.
 const MOST_FRAMES: usize = 256;
 
 /// The frames of which parts came. A frame's parts come in order, between those of other frames.
@@ -18,12 +19,16 @@ const MOST_FRAMES: usize = 256;
 pub(super) struct Assembly {
     open: BTreeMap<(Origin, u64), Open>,
     bytes: usize,
+    /// The number of parts that came.
+    parts: u64,
 }
 
 #[derive(Debug)]
 struct Open {
     length: usize,
     bytes: BytesMut,
+    /// The number of the part that came last.
+    latest: u64,
 }
 
 impl Assembly {
@@ -36,7 +41,7 @@ impl Assembly {
         let name = (from, number);
         if begin == 0 {
             self.remove(name);
-            self.open.insert(name, Open { length, bytes: BytesMut::new() });
+            self.open.insert(name, Open { length, bytes: BytesMut::new(), latest: 0 });
         }
         let open = self.open.get_mut(&name)?;
         if (open.length, open.bytes.len()) != (length, begin) {
@@ -44,13 +49,18 @@ impl Assembly {
             self.remove(name);
             return None;
         }
+        self.parts += 1;
+        open.latest = self.parts;
         open.bytes.extend_from_slice(&bytes);
         self.bytes += bytes.len();
         if open.bytes.len() == length {
             return self.remove(name).map(|open| open.bytes.freeze());
         }
-        while self.bytes > MOST_BYTES || self.open.len() > MOST_FRAMES {
-            self.give_up_one();
+        while self.bytes > MOST_BYTES {
+            self.give_up_one(|open| open.bytes.len() + 1);
+        }
+        while self.open.len() > MOST_FRAMES {
+            self.give_up_one(|_| 1);
         }
         None
     }
@@ -67,15 +77,16 @@ impl Assembly {
         Some(open)
     }
 
-    /// Gives up the first frame of the broker that has the most bytes.
-    fn give_up_one(&mut self) {
-        let mut bytes = BTreeMap::<BrokerId, usize>::new();
+    /// Gives up the frame that waits longest for its next part, of those of the brokers that have the most.
+    fn give_up_one(&mut self, weight: impl Fn(&Open) -> usize) {
+        let mut held = BTreeMap::<BrokerId, usize>::new();
         for ((from, _), open) in &self.open {
-            *bytes.entry(from.broker).or_default() += open.bytes.len() + 1;
+            *held.entry(from.broker).or_default() += weight(open);
         }
-        let most = bytes.into_iter().max_by_key(|(_, bytes)| *bytes).map(|(broker, _)| broker);
-        let first = self.open.keys().find(|(from, _)| Some(from.broker) == most).copied();
-        first.map(|name| self.remove(name));
+        let most = held.values().max().copied();
+        let theirs = self.open.iter().filter(|((from, _), _)| held.get(&from.broker).copied() == most);
+        let oldest = theirs.min_by_key(|(_, open)| open.latest).map(|(name, _)| *name);
+        oldest.map(|name| self.remove(name));
     }
 }
 
@@ -126,5 +137,21 @@ mod tests {
         assert_eq!(assembly.take(run(1), part(1, 500, 1_000, &small)).map(|frame| frame.len()), Some(1_000));
         assembly.forget(BrokerId(2));
         assert!(assembly.open.is_empty() && assembly.bytes == 0);
+    }
+
+    /// Whoever may publish to NATS can invent brokers. A frame that goes on coming is put together all the same.
+    #[test]
+    fn frames_that_others_began_and_left_give_way() {
+        let mut assembly = Assembly::default();
+        for broker in 10..10 + MOST_FRAMES as u64 {
+            let content = Content::Part { number: 1, begin: 0, length: 2, bytes: Bytes::from_static(b"x") };
+            assert_eq!(assembly.take(run(broker), content), None);
+        }
+        let frame = Bytes::from(vec![5; 200 << 10]);
+        let parts = seal(run(1), &frame, 1, 64 << 10);
+        assert!(parts.len() > 2);
+        let mut came = parts.iter().map(|part| assembly.take(run(1), Envelope::open(part).unwrap().content));
+        assert_eq!(came.find_map(|frame| frame), Some(frame));
+        assert!(assembly.open.len() < MOST_FRAMES);
     }
 }

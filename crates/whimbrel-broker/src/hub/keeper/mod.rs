@@ -16,7 +16,7 @@ mod presence;
 mod refusals;
 mod removed;
 mod report;
-pub(super) mod session_name;
+pub(in crate::hub) mod session_name;
 mod sessions;
 pub(super) mod store_place;
 mod trimming;

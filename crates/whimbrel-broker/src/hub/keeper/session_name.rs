@@ -60,7 +60,7 @@ impl std::fmt::Display for SessionName {
 }
 
 /// Whether a subscription belongs to a session.
-pub(in super::super) fn is_of_session(name: &SubscriptionName) -> bool {
+pub(crate) fn is_of_session(name: &SubscriptionName) -> bool {
     name.as_str().starts_with(PREFIX)
 }
 

@@ -138,6 +138,7 @@ impl Meta {
             let (known, kept) = changed.get(name).cloned().unwrap_or_else(|| {
                 (state.known(name), state.subscription(name).map(|kept| DurableSubscription::clone(kept)))
             });
+            let is_alive = matches!(known, Known::Alive(_));
             let step = match fact {
                 Fact::Kept(told) => match known.hear_alive(told.life()) {
                     Step::GoOn(life) => match kept
@@ -153,9 +154,9 @@ impl Meta {
                         // Brokers that agree on a life agree on what it selects.
                         None => Step::Keep,
                     },
-                    Step::Begin(_) if known == Known::Nothing && room == 0 => Step::Keep,
+                    Step::Begin(_) if !is_alive && room == 0 => Step::Keep,
                     Step::Begin(life) => {
-                        room -= usize::from(known == Known::Nothing);
+                        room -= usize::from(!is_alive);
                         changed.insert(name, (Known::Alive(life), Some(told.clone())));
                         changes.push(Change::Keep(told.clone(), true));
                         Step::Begin(life)

@@ -83,7 +83,7 @@ impl State {
             (Some(former), _) if former.generation > new.generation => Err(outdated(former.generation)),
             (Some(former), _) => Ok(!former.selects_as(new)),
             (None, Some(ended)) if ended.generation >= new.generation => Err(outdated(ended.generation)),
-            (None, _) if self.subscriptions.len() == MOST_SUBSCRIPTIONS => {
+            (None, _) if self.subscriptions.len() >= MOST_SUBSCRIPTIONS => {
                 Err(MetaError::TooMany { what: "durable subscriptions", most: MOST_SUBSCRIPTIONS })
             }
             (None, _) => Ok(false),
@@ -209,7 +209,7 @@ impl State {
 
     /// How many more subscriptions can be kept.
     pub(super) fn room(&self) -> usize {
-        MOST_SUBSCRIPTIONS - self.subscriptions.len()
+        MOST_SUBSCRIPTIONS.saturating_sub(self.subscriptions.len())
     }
 
     /// The next names behind `after` of subscriptions that are there or were ended.

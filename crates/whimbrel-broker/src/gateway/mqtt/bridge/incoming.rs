@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use whimbrel_pubsub::frame::RefusalCode;
 use whimbrel_pubsub::message::Message;
 
 use super::super::codec::{Fault, Publish, Qos, Version};
@@ -26,36 +27,69 @@ pub(super) struct Incoming<'a> {
     version: Version,
     finding: Finding,
     waiting: VecDeque<(Storing, u16)>,
+    /// The message that nobody can take now. Nothing is read behind it.
+    held: Option<Coming>,
+}
+
+/// A message that came, and how it came.
+#[derive(Debug)]
+struct Coming {
+    message: Message,
+    qos: Qos,
+    id: u16,
 }
 
 impl<'a> Incoming<'a> {
     pub(super) fn new(bridge: &'a Bridge, version: Version) -> Self {
-        Self { bridge, version, finding: Finding::default(), waiting: VecDeque::new() }
+        Self { bridge, version, finding: Finding::default(), waiting: VecDeque::new(), held: None }
     }
 
     /// Takes a message. Whatever is wrong with it, it is acknowledged: it would be no better if it came again.
     ///
     /// # Errors
-    /// It was sent in a way that this side did not ask for.
-    pub(super) async fn take(&mut self, publish: &Publish<'_>) -> Result<(), String> {
+    /// It was sent in a way that this side did not ask for, or this broker can take none at present.
+    pub(super) fn take(&mut self, publish: &Publish<'_>) -> Result<(), String> {
         if publish.qos == Qos::ExactlyOnce || publish.properties.topic_alias.is_some() {
             return Err("it sends at QoS 2, or topic aliases, which nobody asked for".to_owned());
         }
         let figures = &self.bridge.figures;
         figures.received.add(1);
-        let storing = match self.message(publish) {
-            Ok(Some(message)) => self.offer(message).await,
-            Ok(None) => None,
+        match self.message(publish) {
+            Ok(Some(message)) => {
+                return self.offer(Coming { message, qos: publish.qos, id: publish.id });
+            }
+            Ok(None) => {}
             Err(fault) => {
                 figures.refused.add(1);
                 self.bridge.tell_once(&format!("a message of the other side is not taken: {}", fault.why));
-                None
             }
-        };
-        if publish.qos == Qos::AtLeastOnce {
-            self.waiting.push_back((storing.unwrap_or_else(Storing::safe), publish.id));
         }
+        self.on_taken(publish.qos, publish.id, Storing::safe());
         Ok(())
+    }
+
+    /// Whether a message waits to be taken.
+    pub(super) fn is_held(&self) -> bool {
+        self.held.is_some()
+    }
+
+    /// Waits for a moment, so that the message that waits can be offered again.
+    pub(super) async fn pause() {
+        tokio::time::sleep(AGAIN).await;
+    }
+
+    /// Offers the message that waits again.
+    ///
+    /// # Errors
+    /// This broker can take none at present.
+    pub(super) fn offer_again(&mut self) -> Result<(), String> {
+        self.held.take().map_or(Ok(()), |coming| self.offer(coming))
+    }
+
+    fn on_taken(&mut self, qos: Qos, id: u16, storing: Storing) {
+        if qos == Qos::AtLeastOnce {
+            self.waiting.push_back((storing, id));
+        }
     }
 
     /// Wakes who wants the messages that were taken since.
@@ -65,7 +99,7 @@ impl<'a> Incoming<'a> {
 
     /// Whether more may be read from the other side.
     pub(super) fn has_room(&self) -> bool {
-        self.waiting.len() < MOST_UNSAFE
+        self.held.is_none() && self.waiting.len() < MOST_UNSAFE
     }
 
     /// Waits until the next message may be acknowledged. Returns its packet identifier.
@@ -115,20 +149,20 @@ impl<'a> Incoming<'a> {
         content.message().map(Some)
     }
 
-    async fn offer(&mut self, message: Message) -> Option<Storing> {
-        loop {
-            match self.bridge.hub.take_safely(message.clone(), &mut self.finding) {
-                Ok((_, storing)) => return Some(storing),
-                Err(NotTaken::Busy(_)) => {
-                    self.wake();
-                    tokio::time::sleep(AGAIN).await;
-                }
-                Err(NotTaken::Refused(refusal)) => {
-                    self.bridge.figures.refused.add(1);
-                    self.bridge.tell_once(&format!("a message of the other side is not taken: {refusal}"));
-                    return None;
-                }
+    fn offer(&mut self, coming: Coming) -> Result<(), String> {
+        match self.bridge.hub.take_safely(coming.message.clone(), &mut self.finding) {
+            Ok((_, storing)) => self.on_taken(coming.qos, coming.id, storing),
+            Err(NotTaken::Busy(_)) => self.held = Some(coming),
+            // It is no fault of the message: the other side keeps it until this broker can take it.
+            Err(NotTaken::Refused(refusal)) if refusal.code == RefusalCode::Unavailable => {
+                return Err(refusal.to_string());
+            }
+            Err(NotTaken::Refused(refusal)) => {
+                self.bridge.figures.refused.add(1);
+                self.bridge.tell_once(&format!("a message of the other side is not taken: {refusal}"));
+                self.on_taken(coming.qos, coming.id, Storing::safe());
             }
         }
+        Ok(())
     }
 }

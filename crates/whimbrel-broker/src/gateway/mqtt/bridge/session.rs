@@ -130,7 +130,7 @@ impl Connection {
         let pause = if keep_alive.is_zero() { LONGEST_PAUSE } else { keep_alive };
         let mut watch = Watch::new(pause);
         loop {
-            while take_packet(&mut read, &mut out, bridge, outgoing, &mut incoming).await? {}
+            while take_packet(&mut read, &mut out, bridge, outgoing, &mut incoming)? {}
             incoming.wake();
             outgoing.read(bridge, &mut out).await;
             watch.on_to_write(out.len());
@@ -143,6 +143,7 @@ impl Connection {
                     }
                     watch.on_read();
                 }
+                () = Incoming::pause(), if incoming.is_held() => incoming.offer_again()?,
                 written = write(&mut writer, &mut out), if watch.is_writing => {
                     written.map_err(lost)?;
                     watch.on_written();
@@ -191,7 +192,7 @@ impl Connection {
 }
 
 /// Handles the packet at the front. `false`: none is whole, or there is no room.
-async fn take_packet(
+fn take_packet(
     read: &mut BytesMut,
     out: &mut Out,
     bridge: &Bridge,
@@ -206,7 +207,7 @@ async fn take_packet(
     let packet = read.split_to(place.end).freeze();
     let handled = ServerPacket::read(packet[0], &packet[place.body..], out.version());
     match handled.map_err(|fault| format!("the other side breaks the protocol: {}", fault.why))? {
-        ServerPacket::Publish(publish) => incoming.take(&publish).await?,
+        ServerPacket::Publish(publish) => incoming.take(&publish)?,
         ServerPacket::Puback(id, reason) => outgoing.acknowledged(bridge, id, reason.is_refusal()),
         ServerPacket::Suback(SUBSCRIBE, reasons) => {
             for (rule, reason) in
