@@ -9,7 +9,7 @@ use whimbrel_pubsub::message::{BrokerId, ChannelId};
 use super::picks::{All, Picks};
 use super::policy::{Lrp, Policy, Pwp, Ran};
 
-/// The settings of a channel. All brokers of a cluster have the same, but for `peers`.
+/// The settings of a channel. All brokers that have it need the same rules of partitions; sizes, policies, times and `peers` may differ.
 #[derive(Clone, Debug)]
 pub struct ChannelSettings {
     /// The channel.

@@ -20,8 +20,8 @@ pub(super) struct Sources {
     /// The address and port to listen on. Port 0 takes any free one [default: 127.0.0.1:4433].
     #[arg(long, value_name = "ADDR", value_parser = units::address)]
     listen: Option<SocketAddr>,
-    /// Let the client with this public key publish and subscribe to everything. May be repeated. Without it and without a file, every
-    /// client on this host may, and nobody else.
+    /// Let the client with this public key publish and subscribe to everything. May be repeated. If neither it nor a file names
+    /// clients, every client on this host may, and nobody else.
     #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
     allow: Vec<PublicKey>,
     /// Serve clients of MQTT 3.1.1 and 5 on this address and port, such as 127.0.0.1:1883. Port 0 takes any free one. Without --config, it is
