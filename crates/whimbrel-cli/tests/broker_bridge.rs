@@ -7,8 +7,8 @@ mod common;
 mod mosquitto;
 mod pubsub;
 
-use brokers::{Broker, free_ports, until};
-use common::{Home, assert_fails, whimbrel};
+use brokers::{Broker, until};
+use common::{Home, assert_fails, free_ports, whimbrel};
 use mosquitto::{Mosquitto, program};
 use pubsub::{lines, numbers};
 use serde_json::Value;
@@ -16,10 +16,6 @@ use serde_json::Value;
 /// A bridge's section.
 fn bridge(name: &str, port: u16, rest: &str) -> String {
     format!("[[bridge]]\nname = '{name}'\nurl = 'mqtt://127.0.0.1:{port}'\n{rest}\n")
-}
-
-fn tcp_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// What the status says of the first bridge.
@@ -41,7 +37,7 @@ fn messages_go_both_ways_and_nothing_is_lost_while_the_other_side_restarts() {
     for (version, name) in [("5", "5"), ("3.1.1", "3.1.1")] {
         let home = Home::new(&format!("bridge-both-{version}"));
         let mut other =
-            Mosquitto::start(program.clone(), &home, "mosquitto", tcp_port(), "allow_anonymous true");
+            Mosquitto::start(program.clone(), &home, "mosquitto", free_ports(1)[0], "allow_anonymous true");
         let rules = format!(
             "version = '{version}'\nout = [{{ filter = 'sensors/#', strip = 'sensors/', prefix = 'site/' }}]\n\
              in = [{{ filter = 'commands/#', prefix = 'factory/' }}]"
@@ -73,7 +69,7 @@ fn messages_go_both_ways_and_nothing_is_lost_while_the_other_side_restarts() {
 fn what_waits_at_the_other_side_comes_once_after_an_outage_of_the_bridge() {
     let Some(program) = program() else { return };
     let home = Home::new("bridge-away");
-    let other = Mosquitto::start(program, &home, "mosquitto", tcp_port(), "allow_anonymous true");
+    let other = Mosquitto::start(program, &home, "mosquitto", free_ports(1)[0], "allow_anonymous true");
     let section = bridge("b", other.port(), "in = [{ filter = 'a/#' }]\nout = [{ filter = 'b/#' }]");
     let mut broker = Broker::new(&home, "broker", free_ports(1)[0], "c", &section).started();
     wait_until_connected(&broker);
@@ -91,7 +87,8 @@ fn two_bridges_in_a_circle_carry_each_message_once() {
     let Some(program) = program() else { return };
     for version in ["5", "3.1.1"] {
         let home = Home::new(&format!("bridge-loop-{version}"));
-        let other = Mosquitto::start(program.clone(), &home, "mosquitto", tcp_port(), "allow_anonymous true");
+        let other =
+            Mosquitto::start(program.clone(), &home, "mosquitto", free_ports(1)[0], "allow_anonymous true");
         let rules =
             format!("version = '{version}'\nout = [{{ filter = 'a/#' }}]\nin = [{{ filter = 'a/#' }}]");
         let ports = free_ports(2);
@@ -129,7 +126,7 @@ fn two_bridges_in_a_circle_carry_each_message_once() {
 #[test]
 fn two_clusters_with_bridges_to_each_other_carry_each_message_once() {
     let home = Home::new("bridge-ours");
-    let (ports, mqtt) = (free_ports(2), [tcp_port(), tcp_port()]);
+    let (ports, mqtt) = (free_ports(2), [free_ports(1)[0], free_ports(1)[0]]);
     let one = |at: usize| {
         let rules = "out = [{ filter = 'a/#' }]\nin = [{ filter = 'a/#' }]";
         let section = format!(
@@ -177,9 +174,9 @@ fn mistakes_and_refusals_are_told() {
         "url = 'mqtts://a'\nca = 'missing.pem'\nout = [{ filter = 'a' }]\n",
         "broker.toml:4:6: cannot read ",
     );
-    let other = Mosquitto::start(program, &home, "mosquitto", tcp_port(), "allow_anonymous true");
+    let other = Mosquitto::start(program, &home, "mosquitto", free_ports(1)[0], "allow_anonymous true");
     other.publish("x", [], &[]);
-    let away = tcp_port();
+    let away = free_ports(1)[0];
     let section = bridge("b", away, "out = [{ filter = 'a/#' }]");
     let mut broker = Broker::new(&home, "broker", free_ports(1)[0], "c", &section).started();
     until("it says why", || {

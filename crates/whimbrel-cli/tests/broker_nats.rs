@@ -7,8 +7,8 @@ mod common;
 mod nats;
 mod pubsub;
 
-use brokers::{Broker, free_ports, until};
-use common::{Home, Running, assert_fails, whimbrel};
+use brokers::{Broker, until};
+use common::{Home, Running, assert_fails, free_ports, whimbrel};
 use nats::{Servers, program};
 use pubsub::{lines, numbers};
 

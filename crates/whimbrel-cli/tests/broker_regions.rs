@@ -6,8 +6,8 @@ mod brokers;
 mod common;
 mod pubsub;
 
-use brokers::{Broker, free_ports, key, until};
-use common::{Home, assert_fails, whimbrel};
+use brokers::{Broker, key, until};
+use common::{Home, assert_fails, free_ports, whimbrel};
 use pubsub::{lines, numbers};
 
 /// A channel's section.

@@ -12,7 +12,7 @@ use super::links::Links;
 use super::signal::Signal;
 use super::stored::Stored;
 use crate::Now;
-use crate::store::{AppendError, Entry, Log, LogSettings, Position, Ticket};
+use crate::store::{AppendError, Entry, Later, Log, LogSettings, Position, Ticket};
 
 /// The most ranges of positions that are remembered as unreadable.
 const MOST_UNREADABLE: usize = 1_024;
@@ -63,6 +63,8 @@ pub(super) struct Logging {
     log: OnceLock<Log>,
     is_on: AtomicBool,
     stored: Arc<Stored>,
+    /// Messages of other brokers that are not on disk yet.
+    later: Later,
     /// The positions of messages that could not be read.
     unreadable: Mutex<Ranges>,
     /// Durable subscriptions that are attached, and links that tell what is stored.
@@ -87,6 +89,7 @@ impl Logging {
     /// Appends nothing from now on. Call it while nobody else publishes in the channel.
     pub(super) fn end(&self) {
         self.is_on.store(false, Ordering::Release);
+        self.later.clear();
     }
 
     /// The log, while messages are appended to it.
@@ -109,6 +112,19 @@ impl Logging {
     ) -> Result<Option<Ticket>, AppendError> {
         let entry = |message| Entry { stamp: *stamp, arrived_ms: now.wall_ms, age, message };
         self.log().map(|log| log.append(&entry(message.clone()))).transpose()
+    }
+
+    /// Appends a message of another broker, if the channel is durable now. Returns whether it is kept; if not, it has to come again.
+    pub(super) fn keep(&self, stamp: &Stamp, message: &Message, age: Duration, now: Now) -> bool {
+        let entry = || Entry { stamp: *stamp, arrived_ms: now.wall_ms, age, message: message.clone() };
+        self.log().is_none_or(|log| self.later.append(log, entry()))
+    }
+
+    /// Appends again what did not fit on the disk.
+    pub(super) fn append_again(&self) {
+        if let Some(log) = self.log() {
+            self.later.again(log);
+        }
     }
 
     /// The messages between two positions could not be read.

@@ -210,7 +210,7 @@ impl Room {
         now: Now,
     ) -> Result<Received, buffer::Refusal> {
         // What cannot be appended now is asked for again.
-        let keep = || self.logging.append(&stamp, &message, age, now).is_ok();
+        let keep = || self.logging.keep(&stamp, &message, age, now);
         let received = self.write().receive_if(stamp, message.clone(), age, now, keep)?;
         if received == Received::Taken {
             self.since_turn.fetch_add(1, Ordering::Relaxed);
@@ -249,7 +249,9 @@ impl Room {
         self.write().follow(former, now);
     }
 
+    /// Does what is due: messages become too old, and the log has room again.
     pub(super) fn expire(&self, now: Time) {
+        self.logging.append_again();
         self.write().expire(now);
     }
 

@@ -21,6 +21,7 @@ mod testing;
 pub use error::{AppendError, Damage, Notice, StoreError};
 pub use folder::Store;
 pub use format::Entry;
+pub(crate) use log::Later;
 pub use log::{Batch, Figures, Log, Most, Record, Salvaged, Ticket, Trimmed, salvage};
 pub use meta::{
     DurableSubscription, Fact, FoundSession, LONGEST_MEMORY, Meta, MetaError, Session, SubscriptionName,

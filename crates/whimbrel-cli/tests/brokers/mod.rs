@@ -161,9 +161,3 @@ pub(crate) fn key(home: &Home, name: &str) -> String {
         whimbrel(home).args(["key", "new", "--out"]).arg(&file).stderr(Stdio::inherit()).output().unwrap();
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
-
-/// Free ports for UDP. Few others choose ports here.
-pub(crate) fn free_ports(number: usize) -> Vec<u16> {
-    let sockets: Vec<_> = (0..number).map(|_| std::net::UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
-    sockets.iter().map(|socket| socket.local_addr().unwrap().port()).collect()
-}

@@ -154,3 +154,16 @@ pub(crate) fn assert_fails(output: &Output, hint: &str) {
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && text.contains(hint) && !text.contains("panicked"), "{text}");
 }
+
+/// Ports of this host that no program has, and that the system gives to none that asks for any: what starts later finds its own free.
+pub(crate) fn free_ports(number: usize) -> Vec<u16> {
+    static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+    // Below the range of ports that Linux gives by itself. Suites that run at once begin elsewhere.
+    let nth = || NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    let port = || (10_000 + (std::process::id().wrapping_mul(97).wrapping_add(nth())) % 20_000) as u16;
+    let is_free = |port: &u16| {
+        std::net::UdpSocket::bind(("127.0.0.1", *port)).is_ok()
+            && std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok()
+    };
+    std::iter::repeat_with(port).filter(is_free).take(number).collect()
+}

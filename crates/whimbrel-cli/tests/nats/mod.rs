@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use std::io::{BufRead, BufReader};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -37,7 +37,7 @@ pub(crate) struct Servers {
 impl Servers {
     /// Starts a cluster of so many, each with `more` in its file.
     pub(crate) fn start(program: PathBuf, home: &Home, number: usize, more: &str) -> Self {
-        let ports = free_ports(2 * number);
+        let ports = crate::common::free_ports(2 * number);
         let (clients, routes) = ports.split_at(number);
         let all: Vec<_> = routes.iter().map(|port| format!("nats://127.0.0.1:{port}")).collect();
         for at in 0..number {
@@ -111,10 +111,4 @@ fn answers(port: u16) -> bool {
     stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line).is_ok() && line.starts_with("INFO ")
-}
-
-/// Ports that are free now. Few others choose ports here.
-pub(crate) fn free_ports(number: usize) -> Vec<u16> {
-    let listeners: Vec<_> = (0..number).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-    listeners.iter().map(|listener| listener.local_addr().unwrap().port()).collect()
 }

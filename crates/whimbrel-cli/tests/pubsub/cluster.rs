@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::common::{Home, Running, whimbrel};
+use crate::common::{Home, Running, free_ports, whimbrel};
 
 /// Longer than anything takes on a slow machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
@@ -31,9 +31,7 @@ impl Cluster {
             let output = command.args(["key", "new", "--out"]).arg(home.file(&format!("key{at}"))).output();
             String::from_utf8(output.unwrap().stdout).unwrap().trim().to_owned()
         };
-        // The ports are free now, and few others choose ports here.
-        let sockets = [(); 3].map(|()| std::net::UdpSocket::bind("127.0.0.1:0").unwrap());
-        let addresses = sockets.map(|socket| socket.local_addr().unwrap());
+        let addresses: Vec<_> = free_ports(3).into_iter().map(|port| format!("127.0.0.1:{port}")).collect();
         let urls: Vec<String> =
             (0..3).map(|at| format!("whimbrel://{}@{}", key(at), addresses[at])).collect();
         for (at, address) in addresses.iter().enumerate() {

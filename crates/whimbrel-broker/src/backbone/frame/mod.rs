@@ -100,6 +100,19 @@ const CONFIRM: u8 = 7;
 const INTRODUCTION: u8 = 20;
 
 impl MeshFrame {
+    /// The channel that it is about, if it is about one.
+    pub(super) fn channel(&self) -> Option<ChannelId> {
+        match self {
+            Self::Messages(channel, _)
+            | Self::Heads(channel, _)
+            | Self::Request(channel, ..)
+            | Self::Denials(channel, ..)
+            | Self::Stored(channel, ..)
+            | Self::Confirm(channel, ..) => Some(*channel),
+            Self::Hello(_) | Self::Introduction(_) | Self::Word(_) => None,
+        }
+    }
+
     /// Whether neighbours of version 1 do not know it.
     pub(super) fn is_durable(&self) -> bool {
         matches!(self, Self::Stored(..) | Self::Confirm(..) | Self::Word(_))

@@ -99,6 +99,11 @@ impl Meeting {
         }
     }
 
+    /// Whether a channel goes to the other broker.
+    pub(super) fn has(&self, channel: ChannelId) -> bool {
+        self.ours.iter().any(|ours| ours.id == channel)
+    }
+
     /// The other broker introduces itself.
     pub(super) fn meet(&mut self, mesh: &Mesh, theirs: Introduction) -> Result<(), String> {
         if self.introduce.is_none() {
@@ -194,6 +199,38 @@ mod tests {
             }
         };
         timeout(PATIENCE, arrives).await.expect("what the peer publishes is taken");
+        accepted.abort();
+    }
+
+    /// `channels` in [[peer]] says what the peer may have, whatever it asks for.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn regression_a_broker_gets_nothing_of_a_channel_that_does_not_go_to_it() {
+        let near = Endpoint::bind(Config::default().protocol(PROTOCOL.into()), "127.0.0.1:0").await.unwrap();
+        let far = Endpoint::bind(Config::listen_as(new_identity()), "127.0.0.1:0").await.unwrap();
+        let peer = broker_id(&near.public_key());
+        let rules = ChannelRules::all_topics();
+        let channel = rules.settings.id;
+        let name =
+            BrokerName { cluster: ClusterId(1), broker: broker_id(&far.public_key()), name: "far".into() };
+        let hub = Hub::new(name, vec![rules], crate::matching::Limits::default());
+        hub.publish(message(10), &mut Finding::default()).unwrap();
+        let nothing = Peer { key: near.public_key(), url: None, channels: Some([].into()) };
+        let mesh = Mesh::start(Arc::clone(&hub), &far, &[nothing]);
+        let url = format!("whimbrel://{}@{}", far.public_key(), far.local_addr().unwrap());
+        let mocket = near.connect(&url).await.unwrap();
+        let accepted = tokio::spawn(mesh.accepted(far.accept().await.unwrap()));
+        let origin = Origin { broker: peer, epoch: 7 };
+        let hello = Hello { version: 1, cluster: ClusterId(1), origin, channels: Vec::new() };
+        mocket.send(MeshFrame::Hello(hello).encode()).await.unwrap();
+        let request = MeshFrame::Request(channel, hub.own().unwrap(), vec![Range { first: 1, last: 1 }]);
+        mocket.send(request.encode()).await.unwrap();
+        let ends = async {
+            while let Ok(message) = mocket.recv().await {
+                let frame = MeshFrame::parse(&message.payload);
+                assert!(!matches!(frame, Some(MeshFrame::Messages(..))), "{frame:?}");
+            }
+        };
+        timeout(PATIENCE, ends).await.expect("the link is closed");
         accepted.abort();
     }
 }

@@ -96,6 +96,9 @@ impl Taking<'_> {
 
     fn take(&mut self, frame: MeshFrame) -> Result<(), String> {
         let hub = &self.mesh.hub;
+        if frame.channel().is_some_and(|channel| !self.meeting.has(channel)) {
+            return Err("it speaks of a channel that does not go to it".to_owned());
+        }
         match frame {
             MeshFrame::Messages(channel, messages) => {
                 take_messages(hub, self.traffic, channel, messages, &mut self.finding)?;

@@ -15,7 +15,7 @@ pub(super) type Name = (Option<String>, String);
 
 /// How long a connection that is taken over may take to end.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The most sessions that are kept for clients that are away.
+/// The most sessions that are kept for clients that are away, beside those on disk, which the store limits.
 pub(super) const MOST_KEPT: usize = 10_000;
 /// The most bytes of all of them, roughly.
 pub(super) const MOST_KEPT_BYTES: usize = 256 << 20;
@@ -94,7 +94,9 @@ impl Clients {
         let away = Away { session: Some((kept, until)), ..Away::default() };
         inner.bytes += away.bytes();
         inner.away.insert(name, away);
-        inner.make_room();
+        if inner.bytes > MOST_KEPT_BYTES {
+            inner.make_room();
+        }
     }
 
     /// Takes the place of somebody whose session has to be ended on disk. Nobody comes back in between.
@@ -141,17 +143,23 @@ impl Inner {
         Some(away)
     }
 
+    fn has_too_many(&self) -> bool {
+        self.away.len() > MOST_KEPT && self.away.values().filter(|away| !away.is_stored()).count() > MOST_KEPT
+    }
+
     /// Makes room by giving up the sessions that end first, of the user who has the most: users do not lose theirs to others. Their
     /// Wills are published at the next tick.
     fn make_room(&mut self) {
-        while self.away.len() > MOST_KEPT || self.bytes > MOST_KEPT_BYTES {
+        while self.has_too_many() || self.bytes > MOST_KEPT_BYTES {
+            // What is on disk was promised. Only its memory has a limit here.
+            let may_go = |away: &Away| self.bytes > MOST_KEPT_BYTES || !away.is_stored();
             let mut users = BTreeMap::<_, usize>::new();
-            for ((user, _), away) in &self.away {
+            for ((user, _), away) in self.away.iter().filter(|(_, away)| may_go(away)) {
                 *users.entry(user).or_default() += away.bytes();
             }
             let Some((most, _)) = users.into_iter().max_by_key(|(_, bytes)| *bytes) else { return };
             let ends = |away: &Away| away.session.as_ref().map(|(_, until)| *until);
-            let of_user = self.away.iter().filter(|((user, _), _)| user == most);
+            let of_user = self.away.iter().filter(|((user, _), away)| user == most && may_go(away));
             let sessions = of_user.filter_map(|(name, away)| Some((ends(away)?, name)));
             let Some((_, first)) = sessions.min() else { return };
             let first = first.clone();
@@ -171,6 +179,10 @@ impl Inner {
 }
 
 impl Away {
+    fn is_stored(&self) -> bool {
+        self.session.as_ref().is_some_and(|(kept, _)| kept.is_stored)
+    }
+
     fn bytes(&self) -> usize {
         let will = self.will.as_ref().map_or(0, |(message, _)| message.encoded().len());
         will + self.session.as_ref().map_or(0, |(kept, _)| kept.bytes())
@@ -242,6 +254,20 @@ mod tests {
         clients.tick(soon + Duration::from_secs(MOST_KEPT as u64));
         let inner = clients.lock();
         assert_eq!((inner.away.len(), inner.bytes), (0, 0));
+    }
+
+    /// A restart would otherwise end sessions that CONNACK had promised.
+    #[tokio::test]
+    async fn regression_sessions_on_disk_take_no_place_of_those_in_memory() {
+        let (clients, now) = (Arc::<Clients>::default(), Instant::now());
+        let until = now + Duration::from_secs(60);
+        for client in 0..=MOST_KEPT {
+            let stored = Kept { is_stored: true, ..Kept::default() };
+            clients.restore((None, format!("stored {client}")), stored, until);
+        }
+        leave(&clients, None, 1, until).await;
+        let inner = clients.lock();
+        assert_eq!((inner.away.len(), inner.over.len()), (MOST_KEPT + 2, 0));
     }
 
     #[tokio::test]

@@ -43,6 +43,11 @@ impl Keeper {
         lock(&self.store).clone()
     }
 
+    /// Whether a subscription is kept.
+    pub(super) fn has(&self, name: &SubscriptionName) -> bool {
+        self.opened().is_some_and(|store| store.meta().subscription(name).is_some())
+    }
+
     /// The store, which is opened, and made, if it is not.
     pub(super) fn store(&self) -> Result<Arc<Store>, String> {
         let mut store = lock(&self.store);

@@ -23,7 +23,11 @@ impl Hub {
         for word in words {
             match word {
                 Word::Fact(fact) => facts.push(fact),
-                Word::Confirmed { name, life } => self.keeper.confirmed.note(&name, by, life),
+                // Nobody confirms what is not here, and what is here is limited.
+                Word::Confirmed { name, life } if self.keeper.has(&name) => {
+                    self.keeper.confirmed.note(&name, by, life);
+                }
+                Word::Confirmed { .. } => {}
                 Word::ToldAll => has_told_all = true,
                 Word::TellAll => self.sharers.tell_all(by),
             }
@@ -72,6 +76,7 @@ impl Hub {
                     _ if matches!(store.meta().known(name), Known::Alive(known) if known != *life) => {
                         self.sharers.correct(by, name);
                     }
+                    _ if matches!(store.meta().known(name), Known::Ended(_)) => self.keeper.forget(name),
                     _ => {}
                 },
                 Fact::Covered { .. } => {}
@@ -96,7 +101,10 @@ impl Hub {
                 self.sharers.confirm(by, name, was_here);
                 self.sharers.tell(name, Some(by));
             }
+            // What followed from it may have failed when it was heard first.
             (_, Known::Alive(now)) if now == life => {
+                self.log_for(store, told)?;
+                self.keeper.presences.give_way(name, now.generation);
                 self.keeper.confirmed.note(name, by, life);
                 self.sharers.confirm(by, name, false);
             }

@@ -8,6 +8,7 @@ mod file_names;
 mod first;
 mod handles;
 mod index;
+mod later;
 mod listener;
 mod locking;
 mod queue;
@@ -28,6 +29,7 @@ mod within;
 mod writer;
 
 pub use self::core::{Figures, Log};
+pub(crate) use later::Later;
 pub use reading::{Batch, Most, Record};
 pub(super) use recovery::OpenLog;
 pub use salvage::{Salvaged, salvage};

@@ -25,6 +25,28 @@ fn a_full_disk_refuses_what_does_not_fit_and_nothing_else() {
     assert_eq!(sequences(super::open(&disk, small()).log()), up_to(20));
 }
 
+/// Other brokers send a message once. What a full disk refuses comes as soon as there is room.
+#[test]
+fn regression_what_nobody_waits_for_is_appended_until_there_is_room() {
+    let disk = Memory::default();
+    let open = open(&disk, LogSettings::default());
+    let (log, later) = (open.log(), Later::default());
+    append(log, 1..=1);
+    disk.faults(Faults { room: Some(log.figures().bytes + 100), ..Faults::default() });
+    let wait = || log.append(&entry(origin(1), 9, 5_000)).unwrap().wait();
+    assert!(later.append(log, entry(origin(2), 1, 5_000)));
+    assert!(wait().is_err(), "the disk is full");
+    later.again(log);
+    assert!(wait().is_err() && sequences(log) == [1], "and still is");
+    disk.faults(Faults::default());
+    later.again(log);
+    wait().unwrap();
+    later.again(log);
+    wait().unwrap();
+    let mine: Vec<_> = all(log).into_iter().filter(|(from, _)| *from == origin(2)).collect();
+    assert_eq!(mine, [(origin(2), 1)], "it is stored, and once");
+}
+
 #[test]
 fn of_one_group_the_small_are_stored_if_a_large_one_does_not_fit() {
     let disk = Memory::default();
