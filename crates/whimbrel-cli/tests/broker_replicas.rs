@@ -173,17 +173,22 @@ fn a_subscription_is_made_with_most_brokers_and_says_who_has_not_confirmed() {
 #[test]
 fn a_broker_that_is_among_its_own_peers_does_not_start() {
     let home = Home::new("replicas-own-peer");
-    let shown = whimbrel(&home).args(["key", "show"]).output().unwrap();
-    let key = String::from_utf8_lossy(&shown.stdout).trim().to_owned();
+    let own = home.file("own.key");
+    let made = whimbrel(&home).args(["key", "new", "--out"]).arg(&own).output().unwrap();
+    let key = String::from_utf8_lossy(&made.stdout).trim().to_owned();
     let file = home.file("broker.toml");
     let peer = format!("[[peer]]\nkey = '{key}'\n");
     std::fs::write(&file, format!("[broker]\ncluster = 'fish'\n{peer}")).unwrap();
     let checked = whimbrel(&home).args(["broker", "check", "--config"]).arg(&file).output().unwrap();
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
-    let run = ["broker", "run", "--listen", "127.0.0.1:0", "--config"];
-    assert_fails(&whimbrel(&home).args(run).arg(&file).output().unwrap(), "is this broker itself");
+    let run = || {
+        let mut command = whimbrel(&home);
+        command.args(["broker", "run", "--listen", "127.0.0.1:0", "--config"]).arg(&file);
+        command.arg("--key").arg(&own).output().unwrap()
+    };
+    assert_fails(&run(), "is this broker itself");
     std::fs::write(&file, format!("[broker]\ncluster = 'fish'\n{peer}{peer}")).unwrap();
-    assert_fails(&whimbrel(&home).args(run).arg(&file).output().unwrap(), "remove one");
+    assert_fails(&run(), "remove one");
     std::fs::write(&file, "[listen]\naddress = '0.0.0.0:0'\n").unwrap();
     let checked = whimbrel(&home).args(["broker", "check"]).arg(&file).output().unwrap();
     assert_fails(&checked, "nobody may do anything");

@@ -17,7 +17,7 @@ impl Clock {
 
     pub(crate) fn now(&self) -> Time {
         #[cfg(test)]
-        return Time::ZERO + self.epoch.elapsed() + ahead::get();
+        return Time::ZERO + ahead::since(self.epoch);
         #[cfg(not(test))]
         return Time::ZERO + self.epoch.elapsed();
     }
@@ -40,14 +40,20 @@ pub(crate) fn time_of_day() -> Duration {
 #[cfg(test)]
 pub(crate) mod ahead {
     use std::cell::Cell;
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     thread_local! {
         static AHEAD: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+        static STOPPED: Cell<Option<Instant>> = const { Cell::new(None) };
     }
 
-    pub(super) fn get() -> Duration {
-        AHEAD.get()
+    pub(super) fn since(epoch: Instant) -> Duration {
+        STOPPED.get().unwrap_or_else(Instant::now).saturating_duration_since(epoch) + AHEAD.get()
+    }
+
+    /// Lets time pass by [`pass`] alone, for this thread only: how busy the machine is changes nothing.
+    pub(crate) fn stop() {
+        STOPPED.set(Some(Instant::now()));
     }
 
     /// Lets this much time pass, for this thread only.

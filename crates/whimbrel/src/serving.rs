@@ -254,6 +254,7 @@ mod tests {
     async fn a_flood_of_one_connection_costs_another_a_few_packets_of_it() {
         let (server, client, _near, flooded) = crate::testing::pair().await;
         let (_other, quiet) = another(&server, &client).await;
+        crate::clock::ahead::stop();
         let mut serving = Serving::default();
         forge(&mut serving, &flooded, "127.0.0.1:1".parse().unwrap(), 1_000);
         forge(&mut serving, &quiet, "127.0.0.1:2".parse().unwrap(), 1);
@@ -268,6 +269,7 @@ mod tests {
     async fn a_turn_ends_with_the_datagram_that_used_it_up() {
         let (server, client, _near, dear) = crate::testing::pair().await;
         let (_other, quiet) = another(&server, &client).await;
+        crate::clock::ahead::stop();
         let mut serving = Serving::default();
         forge(&mut serving, &dear, "127.0.0.1:1".parse().unwrap(), 100);
         COST.set(Duration::from_millis(1));
