@@ -212,24 +212,3 @@ fn regression_a_search_without_end_is_not_begun() {
     let many = vec!["text LIKE '%b%'"; 100].join(" OR ");
     assert_eq!(evaluate(&many), Truth::Unknown);
 }
-
-#[test]
-fn regression_a_value_from_the_future_is_no_last_value_for_a_year() {
-    let mut channel = channel();
-    let retained =
-        |payload| Draft { topic: "t", retain: true, payload, ..Draft::default() }.finish().unwrap();
-    let year_ms = 365 * 86_400_000;
-    let ahead = Stamp { published: Hlc::at(1_700_000_000_000 + year_ms), ..stamp(BAD, 1) };
-    assert_eq!(channel.receive(ahead, retained(b"bad"), Duration::ZERO, now(0.0)), Ok(Received::Taken));
-    channel.publish(retained(b"good"), now(1.0)).unwrap();
-    let mut reader = reader(&channel, From::Live);
-    let told = told(&mut reader, &channel, 2.0);
-    let payloads: Vec<_> = told
-        .iter()
-        .filter_map(|told| match told {
-            Told::Delivery(delivery) => Some(delivery.message.payload().to_vec()),
-            _ => None,
-        })
-        .collect();
-    assert_eq!(payloads, [b"good"]);
-}

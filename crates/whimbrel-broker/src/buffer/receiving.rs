@@ -158,9 +158,7 @@ impl Channel {
         self.expire(now.time);
         let published = now.time.before(age);
         let wanted_until = message.lifetime().map(|lifetime| now.time + lifetime.saturating_sub(age));
-        // The clock follows what is at most five minutes ahead. A value from beyond would be the newest until then.
-        let is_too_new = stamp.published > self.clock.reading(now.wall_ms);
-        if message.is_retained() && !is_too_new && self.check_retained(&message).is_ok() {
+        if message.is_retained() && self.check_retained(&message).is_ok() {
             let removed_for = self.settings.removed_for;
             self.retained.offer((stamp, message.clone()), wanted_until, removed_for, now.time);
         }
