@@ -10,6 +10,7 @@ pub mod fuzz;
 pub mod gateway;
 pub mod hub;
 mod ids;
+mod locking;
 pub mod matching;
 #[cfg(feature = "mutants")]
 pub mod mutants;

@@ -7,7 +7,7 @@ mod common;
 mod mosquitto;
 mod pubsub;
 
-use brokers::{Broker, until};
+use brokers::{Broker, key, until};
 use common::{Home, assert_fails, free_ports, whimbrel};
 use mosquitto::{Mosquitto, program};
 use pubsub::{lines, numbers};
@@ -79,6 +79,38 @@ fn what_waits_at_the_other_side_comes_once_after_an_outage_of_the_bridge() {
     until("all has come", || state(&broker)["received"] == 50);
     let held = broker.sub("#", &["--from-held", "--count", "50"]).output().unwrap();
     assert_eq!(String::from_utf8(held.stdout).unwrap().lines().collect::<Vec<_>>(), numbers(0..50));
+}
+
+/// The channel wants a copy at a broker that is down.
+#[test]
+fn a_message_that_cannot_be_stored_yet_waits_at_the_other_side_and_stops_nothing_that_goes_out() {
+    let Some(program) = program() else { return };
+    let home = Home::new("bridge-waits");
+    let mut other = Mosquitto::start(program, &home, "mosquitto", free_ports(1)[0], "allow_anonymous true");
+    let (ports, away) = (free_ports(2), key(&home, "away"));
+    let channels =
+        "[[channel]]\nname = 'd'\ntopics = 'd/#'\ndurable = true\nreplicas = 2\n[[channel]]\nname = 'rest'\n";
+    let cluster = |peer: &str| format!("{channels}[[peer]]\n{peer}\n");
+    let rules = "in = [{ filter = 'd/#' }]\nout = [{ filter = 'plain/#' }]";
+    let text = cluster(&format!("key = '{away}'")) + &bridge("b", other.port(), rules);
+    let broker = Broker::new(&home, "broker", ports[0], "c", &text).started();
+    wait_until_connected(&broker);
+    // What the bridge sends comes behind its subscription.
+    let there = other.subscriber("plain/#", 1, &[]);
+    broker.publish("plain/x", numbers(0..1));
+    assert_eq!(there.lines(), with_topic("plain/x", 0..1));
+    other.publish("d/x", numbers(0..5), &[]);
+    until("it came", || state(&broker)["received"].as_u64() > Some(0));
+    let there = other.subscriber("plain/#", 300, &[]);
+    broker.publish("plain/x", numbers(0..300));
+    assert_eq!(there.lines(), with_topic("plain/x", 0..300));
+    // Nothing was acknowledged: all of it comes once the copy can be made.
+    let here = broker.subscriber("d/#", &["--count", "5"]);
+    let away = cluster(&format!("url = '{}'", broker.url));
+    let away = Broker::with_key(&home, "away", ports[1], "c", &away).started();
+    assert_eq!(lines(here), numbers(0..5));
+    until("the copies are made", || away.status()["channels"][0]["arrived"] == 5);
+    other.stop();
 }
 
 /// Two bridges to one mosquitto, which carry the same topics both ways.

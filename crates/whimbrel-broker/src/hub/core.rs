@@ -105,10 +105,14 @@ impl Hub {
         self.rooms.iter().for_each(|room| room.follow(former, now));
     }
 
-    /// Does what is due without anybody's doing: lifetimes end, and messages become too old. Call it several times a second.
+    /// Does what is due without anybody's doing: lifetimes end, messages become too old, and a disk that was full has room. Call it several
+    /// times a second.
     pub fn tick(&self) {
         let now = self.clock.now();
-        self.rooms.iter().for_each(|room| room.expire(now.time));
+        for room in &self.rooms {
+            room.expire(now.time);
+            room.logging().append_again();
+        }
     }
 
     /// The time between two calls of [`Hub::tick`].

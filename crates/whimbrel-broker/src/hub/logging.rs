@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use whimbrel_pubsub::coverage::{Range, Ranges};
@@ -12,6 +12,7 @@ use super::links::Links;
 use super::signal::Signal;
 use super::stored::Stored;
 use crate::Now;
+use crate::locking::lock;
 use crate::store::{AppendError, Entry, Later, Log, LogSettings, Position, Ticket};
 
 /// The most ranges of positions that are remembered as unreadable.
@@ -152,8 +153,4 @@ impl Logging {
     pub(super) fn unfollow(&self, number: u64) {
         lock(&self.followers).remove(number);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -19,7 +19,6 @@ mod groups;
 mod joining;
 mod keeper;
 mod links;
-mod locking;
 mod logging;
 mod meeting;
 mod members;

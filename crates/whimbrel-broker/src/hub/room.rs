@@ -249,9 +249,7 @@ impl Room {
         self.write().follow(former, now);
     }
 
-    /// Does what is due: messages become too old, and the log has room again.
     pub(super) fn expire(&self, now: Time) {
-        self.logging.append_again();
         self.write().expire(now);
     }
 

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use whimbrel_pubsub::message::BrokerId;
 
 use super::keeper::session_name::is_of_session;
-use super::locking::lock;
 use super::signal::Signal;
+use crate::locking::lock;
 use crate::store::SubscriptionName;
 
 /// The links that tell.

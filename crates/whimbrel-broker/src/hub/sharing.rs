@@ -8,11 +8,11 @@ use whimbrel_pubsub::message::BrokerId;
 
 use super::core::Hub;
 use super::keeper::session_name::is_of_session;
-use super::locking::lock;
 use super::members::Membership;
 use super::sharers::{Item, List, Queue, Sharer, Walk};
 use super::signal::Signal;
 use super::word::Word;
+use crate::locking::lock;
 use crate::store::{Fact, Meta};
 
 /// The most names that are looked up at once.

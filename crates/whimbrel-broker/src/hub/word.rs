@@ -1,4 +1,4 @@
-//! What brokers tell each other about durable subscriptions.
+//! The words of brokers to each other about durable subscriptions.
 
 use crate::durable::Life;
 use crate::store::{Fact, SubscriptionName};

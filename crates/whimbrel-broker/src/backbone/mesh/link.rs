@@ -155,43 +155,57 @@ mod tests {
         Draft { topic: "t", payload: &vec![0; length], ..Draft::default() }.finish().unwrap()
     }
 
-    /// Two brokers that wait for each other's answers would both stop reading.
-    #[tokio::test(flavor = "multi_thread")]
-    async fn regression_a_broker_that_reads_no_answers_is_read_all_the_same() {
-        let own = new_identity();
+    /// A broker with messages in its channel, and its neighbour, which said hello. The link ends with the task.
+    struct Linked {
+        hub: Arc<Hub>,
+        channel: ChannelId,
+        near: Origin,
+        mocket: Mocket,
+        task: tokio::task::JoinHandle<()>,
+        _endpoints: [Endpoint; 2],
+    }
+
+    /// Links a neighbour that may have the channel, or may not.
+    async fn linked(messages: usize, may_have: bool) -> Linked {
         let config = Config::default().protocol(PROTOCOL.into());
-        let near = Endpoint::bind(config.clone(), "127.0.0.1:0").await.unwrap();
-        let far = Endpoint::bind(Config::listen_as(own.clone()), "127.0.0.1:0").await.unwrap();
-        let peer = broker_id(&near.public_key());
+        let near = Endpoint::bind(config, "127.0.0.1:0").await.unwrap();
+        let far = Endpoint::bind(Config::listen_as(new_identity()), "127.0.0.1:0").await.unwrap();
+        let broker = broker_id(&near.public_key());
         let mut rules = ChannelRules::all_topics();
-        rules.settings.peers = vec![peer];
+        rules.settings.peers = vec![broker];
         let channel = rules.settings.id;
         let name =
             BrokerName { cluster: ClusterId(1), broker: broker_id(&far.public_key()), name: "far".into() };
         let hub = Hub::new(name, vec![rules], crate::matching::Limits::default());
-        for _ in 0..200 {
+        for _ in 0..messages {
             hub.publish(message(10_000), &mut Finding::default()).unwrap();
         }
-        let mesh = Mesh::start(
-            Arc::clone(&hub),
-            &far,
-            &[Peer { key: near.public_key(), url: None, channels: None }],
-        );
+        let channels = (!may_have).then(Vec::new);
+        let peer = Peer { key: near.public_key(), url: None, channels };
+        let mesh = Mesh::start(Arc::clone(&hub), &far, &[peer]);
         let url = format!("whimbrel://{}@{}", far.public_key(), far.local_addr().unwrap());
         let mocket = near.connect(&url).await.unwrap();
-        let accepted = tokio::spawn(mesh.accepted(far.accept().await.unwrap()));
-        let origin = Origin { broker: peer, epoch: 7 };
-        let hello = Hello { version: 1, cluster: ClusterId(1), origin, channels: vec![channel] };
+        let task = tokio::spawn(mesh.accepted(far.accept().await.unwrap()));
+        let origin = Origin { broker, epoch: 7 };
+        let channels = if may_have { vec![channel] } else { Vec::new() };
+        let hello = Hello { version: 1, cluster: ClusterId(1), origin, channels };
         mocket.send(MeshFrame::Hello(hello).encode()).await.unwrap();
+        Linked { hub, channel, near: origin, mocket, task, _endpoints: [near, far] }
+    }
+
+    /// Two brokers that wait for each other's answers would both stop reading.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn regression_a_broker_that_reads_no_answers_is_read_all_the_same() {
+        let Linked { hub, channel, near, mocket, task, .. } = &linked(200, true).await;
         // Far more than all windows and queues hold is asked for, and nothing is read.
         let all = Range { first: 1, last: 200 };
         for _ in 0..200 {
-            let request = MeshFrame::Request(channel, hub.own().unwrap(), vec![all]);
+            let request = MeshFrame::Request(*channel, hub.own().unwrap(), vec![all]);
             mocket.send(request.encode()).await.unwrap();
         }
         let published = Hlc::at(1_700_000_000_000);
-        let stamp = Stamp { origin, sequence: 1, partition: PartitionId(0), ordinal: 1, published };
-        let messages = MeshFrame::Messages(channel, vec![(stamp, message(1), Duration::ZERO)]);
+        let stamp = Stamp { origin: *near, sequence: 1, partition: PartitionId(0), ordinal: 1, published };
+        let messages = MeshFrame::Messages(*channel, vec![(stamp, message(1), Duration::ZERO)]);
         mocket.send(messages.encode()).await.unwrap();
         let arrives = async {
             while hub.report()[0].arrived < 201 {
@@ -199,30 +213,14 @@ mod tests {
             }
         };
         timeout(PATIENCE, arrives).await.expect("what the peer publishes is taken");
-        accepted.abort();
+        task.abort();
     }
 
     /// `channels` in [[peer]] says what the peer may have, whatever it asks for.
     #[tokio::test(flavor = "multi_thread")]
     async fn regression_a_broker_gets_nothing_of_a_channel_that_does_not_go_to_it() {
-        let near = Endpoint::bind(Config::default().protocol(PROTOCOL.into()), "127.0.0.1:0").await.unwrap();
-        let far = Endpoint::bind(Config::listen_as(new_identity()), "127.0.0.1:0").await.unwrap();
-        let peer = broker_id(&near.public_key());
-        let rules = ChannelRules::all_topics();
-        let channel = rules.settings.id;
-        let name =
-            BrokerName { cluster: ClusterId(1), broker: broker_id(&far.public_key()), name: "far".into() };
-        let hub = Hub::new(name, vec![rules], crate::matching::Limits::default());
-        hub.publish(message(10), &mut Finding::default()).unwrap();
-        let nothing = Peer { key: near.public_key(), url: None, channels: Some([].into()) };
-        let mesh = Mesh::start(Arc::clone(&hub), &far, &[nothing]);
-        let url = format!("whimbrel://{}@{}", far.public_key(), far.local_addr().unwrap());
-        let mocket = near.connect(&url).await.unwrap();
-        let accepted = tokio::spawn(mesh.accepted(far.accept().await.unwrap()));
-        let origin = Origin { broker: peer, epoch: 7 };
-        let hello = Hello { version: 1, cluster: ClusterId(1), origin, channels: Vec::new() };
-        mocket.send(MeshFrame::Hello(hello).encode()).await.unwrap();
-        let request = MeshFrame::Request(channel, hub.own().unwrap(), vec![Range { first: 1, last: 1 }]);
+        let Linked { hub, channel, mocket, task, .. } = &linked(1, false).await;
+        let request = MeshFrame::Request(*channel, hub.own().unwrap(), vec![Range { first: 1, last: 1 }]);
         mocket.send(request.encode()).await.unwrap();
         let ends = async {
             while let Ok(message) = mocket.recv().await {
@@ -231,6 +229,6 @@ mod tests {
             }
         };
         timeout(PATIENCE, ends).await.expect("the link is closed");
-        accepted.abort();
+        task.abort();
     }
 }

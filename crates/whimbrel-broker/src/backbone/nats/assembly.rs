@@ -139,7 +139,7 @@ mod tests {
         assert!(assembly.open.is_empty() && assembly.bytes == 0);
     }
 
-    /// Whoever may publish to NATS can invent brokers. A frame that goes on coming is put together all the same.
+    /// Brokers can be invented by anybody who may publish to NATS. A frame that goes on coming is put together all the same.
     #[test]
     fn frames_that_others_began_and_left_give_way() {
         let mut assembly = Assembly::default();

@@ -29,6 +29,8 @@ struct Inner {
     live: HashMap<Name, Live>,
     away: BTreeMap<Name, Away>,
     bytes: usize,
+    /// The number of those whose sessions are on disk, too.
+    stored: usize,
     /// Names whose sessions are over, and have to be ended on disk.
     over: BTreeSet<Name>,
 }
@@ -92,11 +94,7 @@ impl Clients {
     pub(super) fn restore(&self, name: Name, kept: Kept, until: Instant) {
         let mut inner = self.lock();
         let away = Away { session: Some((kept, until)), ..Away::default() };
-        inner.bytes += away.bytes();
-        inner.away.insert(name, away);
-        if inner.bytes > MOST_KEPT_BYTES {
-            inner.make_room();
-        }
+        inner.put(name, away);
     }
 
     /// Takes the place of somebody whose session has to be ended on disk. Nobody comes back in between.
@@ -110,12 +108,13 @@ impl Clients {
     pub(super) fn tick(&self, now: Instant) -> Vec<Message> {
         let mut inner = self.lock();
         let mut wills = Vec::new();
-        let Inner { away, bytes, over, .. } = &mut *inner;
+        let Inner { away, bytes, stored, over, .. } = &mut *inner;
         away.retain(|name, away| {
             let is_over = away.session.as_ref().is_some_and(|(_, until)| *until <= now);
             if is_over && let Some((kept, _)) = away.session.take() {
                 *bytes = bytes.saturating_sub(kept.bytes());
                 if kept.is_stored {
+                    *stored -= 1;
                     over.insert(name.clone());
                 }
             }
@@ -140,11 +139,20 @@ impl Inner {
     fn take(&mut self, name: &Name) -> Option<Away> {
         let away = self.away.remove(name)?;
         self.bytes = self.bytes.saturating_sub(away.bytes());
+        self.stored -= usize::from(away.is_stored());
         Some(away)
     }
 
+    /// Keeps what is left of a client. Others may have to go for it.
+    fn put(&mut self, name: Name, away: Away) {
+        self.bytes += away.bytes();
+        self.stored += usize::from(away.is_stored());
+        self.away.insert(name, away);
+        self.make_room();
+    }
+
     fn has_too_many(&self) -> bool {
-        self.away.len() > MOST_KEPT && self.away.values().filter(|away| !away.is_stored()).count() > MOST_KEPT
+        self.away.len() - self.stored > MOST_KEPT
     }
 
     /// Makes room by giving up the sessions that end first, of the user who has the most: users do not lose theirs to others. Their
@@ -168,6 +176,7 @@ impl Inner {
             {
                 self.bytes = self.bytes.saturating_sub(kept.bytes());
                 if kept.is_stored {
+                    self.stored -= 1;
                     self.over.insert(first.clone());
                 }
                 if away.will.is_none() {
@@ -213,9 +222,7 @@ impl Place {
             inner.over.insert(self.name.clone());
         }
         if away.session.is_some() || away.will.is_some() {
-            inner.bytes += away.bytes();
-            inner.away.insert(self.name.clone(), away);
-            inner.make_room();
+            inner.put(self.name.clone(), away);
         }
     }
 }

@@ -12,7 +12,6 @@ use whimbrel_pubsub::topic::TopicFilter;
 
 use super::super::broker_name::broker_text;
 use super::super::core::Hub;
-use super::super::locking::lock;
 use super::super::logging::Durability;
 use super::super::random::random;
 use super::super::room::Room;
@@ -26,6 +25,7 @@ use super::session_name::is_of_session;
 use super::sessions::has_room;
 use crate::buffer::Reach;
 use crate::durable::{Begin, Known, Life, Reader};
+use crate::locking::lock;
 use crate::selection::Selection;
 use crate::store::{DurableSubscription, Log, Meta, MetaError, Store, SubscriptionName};
 

@@ -6,8 +6,8 @@ use std::sync::Mutex;
 use tokio::sync::watch;
 use whimbrel_pubsub::message::BrokerId;
 
-use super::super::locking::lock;
 use crate::durable::Life;
+use crate::locking::lock;
 use crate::store::SubscriptionName;
 
 /// The brokers that have a durable subscription on disk, each with the life that it knows.

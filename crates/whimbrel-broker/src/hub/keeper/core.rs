@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use super::confirmed::Confirmed;
 use super::presence::Presences;
 use super::store_place::StorePlace;
-use crate::hub::locking::lock;
+use crate::locking::lock;
 use crate::store::{Store, SubscriptionName};
 
 /// The store of a hub, and who is attached.

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use whimbrel_pubsub::frame::Refusal;
 
 use super::super::core::Hub;
-use super::super::locking::lock;
 use super::names::name_of;
 use super::refusals::{refusal, unavailable};
+use crate::locking::lock;
 use crate::store::{LONGEST_MEMORY, SubscriptionName};
 
 impl Hub {

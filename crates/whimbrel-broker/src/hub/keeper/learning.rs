@@ -6,11 +6,11 @@ use std::time::Duration;
 use whimbrel_pubsub::message::BrokerId;
 
 use super::super::core::Hub;
-use super::super::locking::lock;
 use super::super::logging::Durability;
 use super::super::word::Word;
 use super::refusals::unavailable;
 use crate::durable::{Known, Step};
+use crate::locking::lock;
 use crate::store::{DurableSubscription, Fact, Store};
 
 impl Hub {

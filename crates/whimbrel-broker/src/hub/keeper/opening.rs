@@ -6,11 +6,11 @@ use whimbrel_pubsub::coverage::Ranges;
 use whimbrel_pubsub::message::{ChannelId, Origin};
 
 use super::super::core::Hub;
-use super::super::locking::lock;
 use super::super::logging::Durability;
 use super::super::room::Room;
 use super::count::count;
 use super::sessions::leave_all;
+use crate::locking::lock;
 use crate::store::{Log, Most, Position, Store, StoreError};
 
 impl Hub {

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::Notify;
 
-use super::super::locking::lock;
 use super::super::signal::Signal;
+use crate::locking::lock;
 use crate::store::SubscriptionName;
 
 /// The durable subscriptions that are attached here, or were.

@@ -11,7 +11,6 @@ use whimbrel_pubsub::frame::Refusal;
 use whimbrel_pubsub::message::{ChannelId, Publication};
 
 use super::super::core::Hub;
-use super::super::locking::lock;
 use super::super::logging::Durability;
 use super::super::room::Room;
 use super::attaching::AttachDurable;
@@ -20,6 +19,7 @@ use super::count::count;
 use super::refusals::{refusal, unavailable};
 use super::session_name::SessionName;
 use super::session_name::is_of_session;
+use crate::locking::lock;
 use crate::selection::Selection;
 use crate::store::{FoundSession, Meta, MetaError, Session, Store, SubscriptionName, Written};
 

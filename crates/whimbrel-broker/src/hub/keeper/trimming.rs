@@ -8,10 +8,10 @@ use std::time::Duration;
 use whimbrel_pubsub::message::Origin;
 
 use super::super::core::Hub;
-use super::super::locking::lock;
 use super::super::logging::Durability;
 use super::super::room::Room;
 use super::opening::is_wanted;
+use crate::locking::lock;
 use crate::store::{Store, StoreError, Trimmed};
 
 impl Hub {

@@ -9,9 +9,9 @@ use whimbrel_pubsub::coverage::Ranges;
 use whimbrel_pubsub::message::{ChannelId, Origin};
 
 use super::index::Runs;
-use super::locking::lock;
 use super::shared::Shared;
 use super::ticket::Ticket;
+use crate::locking::lock;
 use crate::store::error::{AppendError, Notice, StoreError};
 use crate::store::format::Entry;
 use crate::store::position::Position;

@@ -6,7 +6,7 @@ use whimbrel_pubsub::message::Origin;
 use super::super::error::StoreError;
 use super::super::position::Position;
 use super::core::Log;
-use super::locking::lock;
+use crate::locking::lock;
 
 impl Log {
     /// The position of the first message that is not covered, or the end. `lowest` says the lowest sequence of a range that is not

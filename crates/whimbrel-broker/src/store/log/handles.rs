@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use super::index::Runs;
-use super::locking::lock;
 use super::segments::Full;
+use crate::locking::lock;
 use crate::store::disk::{Disk, Handle, read_full};
 use crate::store::format::{HEAD, Head, Kind, parse_runs};
 

@@ -4,53 +4,76 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 
 use super::core::Log;
-use super::locking::lock;
 use super::ticket::Ticket;
+use crate::locking::lock;
 use crate::store::error::AppendError;
 use crate::store::format::Entry;
 
-/// The most messages of other brokers that wait until they are on disk. Beyond, none is taken: they are asked for again.
-const MOST_LATER: usize = 65_536;
+/// The most bytes of other brokers' messages that wait until they are on disk. Beyond, none is taken: they are asked for again.
+const MOST_LATER: usize = 32 << 20;
+/// The most messages that are appended again in one go: each attempt costs a write while the disk is full.
+const MOST_AGAIN: usize = 256;
 
 /// Messages that are appended until they are on disk. Whoever sent them does not send them again, so a disk that is full for a while must
 /// not lose them.
 #[derive(Debug, Default)]
-pub(crate) struct Later(Mutex<VecDeque<(Entry, Ticket)>>);
+pub(crate) struct Later(Mutex<Waiting>);
+
+#[derive(Debug, Default)]
+struct Waiting {
+    appends: VecDeque<(Entry, Ticket)>,
+    bytes: usize,
+}
 
 impl Later {
     /// Appends a message, now and whenever there is room for it. Returns whether it does so: if not, the message has to come again.
     pub(crate) fn append(&self, log: &Log, entry: Entry) -> bool {
         let mut waiting = lock(&self.0);
-        while waiting.front().is_some_and(|(_, ticket)| matches!(ticket.outcome(), Some(Ok(_)))) {
-            waiting.pop_front();
+        let Waiting { appends, bytes } = &mut *waiting;
+        let is_stored = |(_, ticket): &mut (Entry, Ticket)| matches!(ticket.outcome(), Some(Ok(_)));
+        while let Some((stored, _)) = appends.pop_front_if(is_stored) {
+            *bytes -= size(&stored);
         }
-        if waiting.len() >= MOST_LATER {
+        if *bytes >= MOST_LATER {
             return false;
         }
-        let ticket = log.append(&entry);
-        ticket.is_ok_and(|ticket| {
-            waiting.push_back((entry, ticket));
-            true
-        })
+        let Ok(ticket) = log.append(&entry) else { return false };
+        *bytes += size(&entry);
+        appends.push_back((entry, ticket));
+        true
     }
 
     /// Appends again what did not fit. Call it several times a second.
     pub(crate) fn again(&self, log: &Log) {
-        lock(&self.0).retain_mut(|(entry, ticket)| match ticket.outcome() {
+        let mut waiting = lock(&self.0);
+        let Waiting { appends, bytes } = &mut *waiting;
+        let mut left = MOST_AGAIN;
+        appends.retain_mut(|(entry, ticket)| match ticket.outcome() {
             None => true,
             Some(Err(AppendError::Full(_) | AppendError::Busy(_))) => {
-                if let Ok(again) = log.append(entry) {
+                if left > 0
+                    && let Ok(again) = log.append(entry)
+                {
                     *ticket = again;
+                    left -= 1;
                 }
                 true
             }
             // A log that takes nothing is opened again, and learns from other brokers what it lacks.
-            Some(_) => false,
+            Some(_) => {
+                *bytes -= size(entry);
+                false
+            }
         });
     }
 
     /// Forgets all, since nothing is appended any more.
     pub(crate) fn clear(&self) {
-        lock(&self.0).clear();
+        *lock(&self.0) = Waiting::default();
     }
+}
+
+/// The bytes that a message counts. Empty ones count, too.
+fn size(entry: &Entry) -> usize {
+    entry.message.encoded().len() + size_of::<(Entry, Ticket)>()
 }

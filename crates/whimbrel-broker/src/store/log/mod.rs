@@ -10,7 +10,6 @@ mod handles;
 mod index;
 mod later;
 mod listener;
-mod locking;
 mod queue;
 mod reading;
 mod recovery;

@@ -7,8 +7,8 @@ use whimbrel_pubsub::message::{LONGEST_MESSAGE, Origin};
 
 use super::super::error::AppendError;
 use super::super::format::Entry;
-use super::locking::lock;
 use super::ticket::{Outcome, Promise, Ticket};
+use crate::locking::lock;
 use crate::store::format::{HEAD, Head, begin_record};
 
 /// The most bytes that may wait, whatever the settings (32 MiB): the index of a segment that ends with such a group fits into a record.

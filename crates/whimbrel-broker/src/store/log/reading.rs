@@ -6,10 +6,10 @@ use super::super::error::{Damage, StoreError};
 use super::super::format::Entry;
 use super::super::position::Position;
 use super::core::Log;
-use super::locking::lock;
 use super::scan::read;
 use super::segments::Place;
 use super::window::Window;
+use crate::locking::lock;
 use crate::store::format::{Kind, parse_message};
 
 /// How much a batch has at most. The first record comes whatever its length.

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 
 use super::super::error::AppendError;
 use super::super::position::Position;
-use super::locking::lock;
+use crate::locking::lock;
 
 /// The outcome of an append. Await it, or wait for it in a thread. Dropping it takes nothing back.
 #[must_use = "an append is acknowledged only when its ticket says so"]

@@ -7,8 +7,8 @@ use whimbrel_pubsub::message::Origin;
 
 use super::super::error::StoreError;
 use super::core::Log;
-use super::locking::lock;
 use super::segments::Full;
+use crate::locking::lock;
 
 /// Counts of what was removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

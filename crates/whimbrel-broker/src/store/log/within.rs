@@ -7,7 +7,7 @@ use super::super::error::StoreError;
 use super::super::position::Position;
 use super::core::Log;
 use super::index::Runs;
-use super::locking::lock;
+use crate::locking::lock;
 
 /// The most indices that one look reads.
 const MOST_INDICES: usize = 16;

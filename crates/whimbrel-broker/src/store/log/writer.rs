@@ -11,13 +11,13 @@ use super::super::error::AppendError;
 use super::super::position::Position;
 use super::super::settings::Sync;
 use super::file_names::file_name;
-use super::locking::lock;
 use super::queue::{Batch, Name, Work};
 use super::seal;
 use super::segments::{Active, Full};
 use super::shared::Shared;
 use super::tail::{Tail, Trouble};
 use super::ticket::Outcome;
+use crate::locking::lock;
 use crate::store::disk::write_all;
 use crate::store::format::{Head, Kind, LONGEST_BODY, OPENING, Opening, Salt};
 

@@ -16,6 +16,7 @@ use super::session::FoundSession;
 use super::state::State;
 use super::tables;
 use super::written::{Round, Written};
+use crate::locking::lock;
 
 /// The database and its thread. Dropping it writes what waits.
 #[derive(Debug)]
@@ -189,9 +190,4 @@ impl Shared {
         *lock(&self.trouble) = done.as_ref().err().cloned();
         done
     }
-}
-
-/// Locks a mutex, even if a panic elsewhere poisoned it: the state is changed in steps that are each whole.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

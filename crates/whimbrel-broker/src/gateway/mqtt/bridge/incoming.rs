@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use tokio::time::Instant;
 use whimbrel_pubsub::frame::RefusalCode;
 use whimbrel_pubsub::message::Message;
 
@@ -17,6 +18,8 @@ use crate::hub::{Finding, NotTaken, Storing};
 
 /// The most messages of the other side that are not safe here yet. Beyond, nothing is read from it.
 pub(super) const MOST_UNSAFE: usize = 64;
+/// The most bytes of messages that no log can take now. Beyond, nothing is read, either.
+const MOST_HELD_BYTES: usize = 1 << 20;
 /// The pause before a message is offered to a log again that has too much to write.
 const AGAIN: Duration = Duration::from_millis(5);
 
@@ -27,21 +30,34 @@ pub(super) struct Incoming<'a> {
     version: Version,
     finding: Finding,
     waiting: VecDeque<(Storing, u16)>,
-    /// The message that nobody can take now. Nothing is read behind it.
-    held: Option<Coming>,
+    /// The messages that nobody can take now, in order. What acknowledges ours is read behind them.
+    held: VecDeque<Coming>,
+    /// The bytes of those.
+    held_bytes: usize,
+    /// When the first of them is offered again.
+    due: Instant,
 }
 
 /// A message that came, and how it came.
 #[derive(Debug)]
 struct Coming {
-    message: Message,
+    /// `None`: it is not published here, and acknowledged when its turn comes.
+    message: Option<Message>,
     qos: Qos,
     id: u16,
 }
 
 impl<'a> Incoming<'a> {
     pub(super) fn new(bridge: &'a Bridge, version: Version) -> Self {
-        Self { bridge, version, finding: Finding::default(), waiting: VecDeque::new(), held: None }
+        Self {
+            bridge,
+            version,
+            finding: Finding::default(),
+            waiting: VecDeque::new(),
+            held: VecDeque::new(),
+            held_bytes: 0,
+            due: Instant::now(),
+        }
     }
 
     /// Takes a message. Whatever is wrong with it, it is acknowledged: it would be no better if it came again.
@@ -54,42 +70,20 @@ impl<'a> Incoming<'a> {
         }
         let figures = &self.bridge.figures;
         figures.received.add(1);
-        match self.message(publish) {
-            Ok(Some(message)) => {
-                return self.offer(Coming { message, qos: publish.qos, id: publish.id });
-            }
-            Ok(None) => {}
-            Err(fault) => {
-                figures.refused.add(1);
-                self.bridge.tell_once(&format!("a message of the other side is not taken: {}", fault.why));
-            }
-        }
-        self.on_taken(publish.qos, publish.id, Storing::safe());
-        Ok(())
+        let message = self.message(publish).unwrap_or_else(|fault| {
+            figures.refused.add(1);
+            self.bridge.tell_once(&format!("a message of the other side is not taken: {}", fault.why));
+            None
+        });
+        let coming = Coming { message, qos: publish.qos, id: publish.id };
+        self.held_bytes += coming.bytes();
+        self.held.push_back(coming);
+        if self.held.len() == 1 { self.offer() } else { Ok(()) }
     }
 
-    /// Whether a message waits to be taken.
-    pub(super) fn is_held(&self) -> bool {
-        self.held.is_some()
-    }
-
-    /// Waits for a moment, so that the message that waits can be offered again.
-    pub(super) async fn pause() {
-        tokio::time::sleep(AGAIN).await;
-    }
-
-    /// Offers the message that waits again.
-    ///
-    /// # Errors
-    /// This broker can take none at present.
-    pub(super) fn offer_again(&mut self) -> Result<(), String> {
-        self.held.take().map_or(Ok(()), |coming| self.offer(coming))
-    }
-
-    fn on_taken(&mut self, qos: Qos, id: u16, storing: Storing) {
-        if qos == Qos::AtLeastOnce {
-            self.waiting.push_back((storing, id));
-        }
+    /// When the messages that wait are offered again, if any do.
+    pub(super) fn due(&self) -> Option<Instant> {
+        (!self.held.is_empty()).then_some(self.due)
     }
 
     /// Wakes who wants the messages that were taken since.
@@ -99,7 +93,7 @@ impl<'a> Incoming<'a> {
 
     /// Whether more may be read from the other side.
     pub(super) fn has_room(&self) -> bool {
-        self.held.is_none() && self.waiting.len() < MOST_UNSAFE
+        self.held.len() + self.waiting.len() < MOST_UNSAFE && self.held_bytes < MOST_HELD_BYTES
     }
 
     /// Waits until the next message may be acknowledged. Returns its packet identifier.
@@ -149,20 +143,41 @@ impl<'a> Incoming<'a> {
         content.message().map(Some)
     }
 
-    fn offer(&mut self, coming: Coming) -> Result<(), String> {
-        match self.bridge.hub.take_safely(coming.message.clone(), &mut self.finding) {
-            Ok((_, storing)) => self.on_taken(coming.qos, coming.id, storing),
-            Err(NotTaken::Busy(_)) => self.held = Some(coming),
-            // It is no fault of the message: the other side keeps it until this broker can take it.
-            Err(NotTaken::Refused(refusal)) if refusal.code == RefusalCode::Unavailable => {
-                return Err(refusal.to_string());
+    /// Offers the messages that wait, until one has to wait on.
+    ///
+    /// # Errors
+    /// This broker can take none at present. It is no fault of the message: the other side keeps it.
+    pub(super) fn offer(&mut self) -> Result<(), String> {
+        while let Some(coming) = self.held.front() {
+            let taken =
+                coming.message.clone().map(|message| self.bridge.hub.take_safely(message, &mut self.finding));
+            let storing = match taken.transpose() {
+                Ok(taken) => taken.map_or_else(Storing::safe, |(_, storing)| storing),
+                Err(NotTaken::Busy(_)) => {
+                    self.due = Instant::now() + AGAIN;
+                    return Ok(());
+                }
+                Err(NotTaken::Refused(refusal)) if refusal.code == RefusalCode::Unavailable => {
+                    return Err(refusal.to_string());
+                }
+                Err(NotTaken::Refused(refusal)) => {
+                    self.bridge.figures.refused.add(1);
+                    self.bridge.tell_once(&format!("a message of the other side is not taken: {refusal}"));
+                    Storing::safe()
+                }
+            };
+            self.held_bytes -= coming.bytes();
+            if coming.qos == Qos::AtLeastOnce {
+                self.waiting.push_back((storing, coming.id));
             }
-            Err(NotTaken::Refused(refusal)) => {
-                self.bridge.figures.refused.add(1);
-                self.bridge.tell_once(&format!("a message of the other side is not taken: {refusal}"));
-                self.on_taken(coming.qos, coming.id, Storing::safe());
-            }
+            self.held.pop_front();
         }
         Ok(())
+    }
+}
+
+impl Coming {
+    fn bytes(&self) -> usize {
+        self.message.as_ref().map_or(0, |message| message.encoded().len())
     }
 }

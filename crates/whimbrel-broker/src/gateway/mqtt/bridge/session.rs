@@ -81,7 +81,8 @@ impl Connection {
             is_clean: plan.from.is_empty(),
             keep_alive: u16::try_from(plan.keep_alive.as_secs()).unwrap_or(u16::MAX),
             session_expiry: u32::try_from(plan.session.as_secs()).unwrap_or(u32::MAX),
-            receive_maximum: MOST_UNSAFE as u16,
+            // One less, so that its acknowledgements are read when it may send no more.
+            receive_maximum: MOST_UNSAFE as u16 - 1,
             maximum_packet: LONGEST_PACKET,
             cluster: &bridge.hub.name().cluster.to_string(),
             user: plan.user.as_deref(),
@@ -135,6 +136,7 @@ impl Connection {
             outgoing.read(bridge, &mut out).await;
             watch.on_to_write(out.len());
             let (may_read, may_send) = (incoming.has_room(), outgoing.has_room(&out));
+            let again = incoming.due();
             tokio::select! {
                 id = incoming.stored() => out.acknowledge(Acknowledged::Publish, id?, Reason::SUCCESS, ""),
                 got = reader.read_buf(&mut read), if may_read => {
@@ -143,7 +145,7 @@ impl Connection {
                     }
                     watch.on_read();
                 }
-                () = Incoming::pause(), if incoming.is_held() => incoming.offer_again()?,
+                () = sleep_until(again.unwrap_or(watch.due)), if again.is_some() => incoming.offer()?,
                 written = write(&mut writer, &mut out), if watch.is_writing => {
                     written.map_err(lost)?;
                     watch.on_written();

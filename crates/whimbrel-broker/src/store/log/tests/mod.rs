@@ -11,8 +11,8 @@ use whimbrel_pubsub::coverage::Range;
 use whimbrel_pubsub::message::{ChannelId, Origin};
 
 use super::file_names::file_name;
-use super::locking::lock;
 use super::*;
+use crate::locking::lock;
 use crate::store::disk::Disk;
 use crate::store::disk::memory::{Faults, Memory};
 use crate::store::error::{AppendError, Damage, Notice, StoreError};
