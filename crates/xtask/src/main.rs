@@ -11,6 +11,7 @@ mod process;
 mod selectors;
 mod soak;
 mod test;
+mod times;
 mod tools;
 
 use std::process::ExitCode;

@@ -1,14 +1,15 @@
 //! `cargo xtask test` runs all checks. Its last line has the counts of the tests.
 
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader, Read};
-use std::process::{Command, ExitCode, Stdio};
+use std::io::{self, BufRead, BufReader, Read};
+use std::process::{Command, ExitCode};
 use std::time::Instant;
 
 use anyhow::Context;
 
 use crate::counts::Counts;
 use crate::process::{cargo, root};
+use crate::times::Times;
 use crate::{lab, packages, tools};
 
 /// The number of seeds for the test of random operations. Each seed runs 200 operations.
@@ -30,6 +31,7 @@ struct Tally {
     counts: Counts,
     failed: Vec<&'static str>,
     skipped: Vec<(String, String)>,
+    times: Times,
 }
 
 impl Test {
@@ -199,18 +201,21 @@ impl Tally {
         let start = Instant::now();
         let mut command = cargo(&["test", "--no-fail-fast"]);
         command.env("WHIMBREL_SEEDS", RANDOM_SEEDS);
-        let mut tests =
-            command.args(arguments).stdout(Stdio::piped()).spawn().context("cannot run cargo test")?;
-        if let Some(output) = tests.stdout.take() {
-            self.count(output)?;
-        }
+        // Cargo names the suites on its standard error.
+        let (output, both) = io::pipe()?;
+        command.args(arguments).stdout(both.try_clone()?).stderr(both);
+        let mut tests = command.spawn().context("cannot run cargo test")?;
+        // It holds the pipe's other end.
+        drop(command);
+        self.count(output)?;
         self.done(name, tests.wait()?.success(), start);
         Ok(())
     }
 
     fn done(&mut self, name: &'static str, success: bool, start: Instant) {
-        let seconds = start.elapsed().as_secs_f64();
-        println!("   {name}: {} in {seconds:.1} s", if success { "good" } else { "FAILED" });
+        let took = start.elapsed();
+        println!("   {name}: {} in {:.1} s", if success { "good" } else { "FAILED" }, took.as_secs_f64());
+        self.times.step(name, took);
         if !success {
             self.failed.push(name);
         }
@@ -226,6 +231,7 @@ impl Tally {
         let mut taken_for_passed = BTreeSet::new();
         for line in BufReader::new(output).lines() {
             let line = line?;
+            self.times.line(&line);
             if let Some(suite) = Counts::from_line(&line) {
                 self.counts += suite;
             }
@@ -241,7 +247,7 @@ impl Tally {
     }
 
     fn conclude(mut self) -> ExitCode {
-        println!();
+        print!("\n{}\n", self.times);
         for (name, reason) in &self.skipped {
             println!("skipped: {name}: {reason}");
         }
