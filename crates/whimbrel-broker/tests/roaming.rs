@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use whimbrel_broker::buffer::{
@@ -503,4 +504,48 @@ fn settings_and_questions_without_sense_break_nothing() {
         channel.handle_denials(OWN, &answer, at(1.0));
         assert_eq!(channel.heads(), [(OWN, 3)]);
     }
+}
+
+/// Picks what the other does, and counts how often it is asked.
+#[derive(Debug)]
+struct Counted(Values, AtomicUsize);
+
+impl Picks for Counted {
+    fn picks(&self, message: &Message) -> bool {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        self.0.picks(message)
+    }
+}
+
+#[test]
+fn a_selector_is_not_evaluated_where_the_partition_tells() {
+    let mut channel = channel(100);
+    publish(&mut channel, &[1, 2, 3, 4, 5], 0.0);
+    let counted = Arc::new(Counted(Values(ODD), AtomicUsize::new(0)));
+    let mut wish = reads_odd(anew());
+    wish.wanted.picks = Arc::clone(&counted) as _;
+    let mut reader = Reader::attach(&channel, wish, now(1.0).time);
+    assert_eq!(sequences(&read(&mut reader, &channel, 1.0)), [1, 3, 5]);
+    assert_eq!(counted.1.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn messages_that_are_in_a_partition_against_its_rule_are_selected_by_themselves() {
+    let size = Size::default();
+    let partition =
+        |values| PartitionSettings { rule: Arc::new(Values(values)), size, ..PartitionSettings::default() };
+    let settings = ChannelSettings {
+        partitions: vec![partition(ODD), partition(&[2])],
+        peers: vec![OTHER.broker],
+        ..ChannelSettings::new(ChannelId(0))
+    };
+    let mut channel = Channel::new(settings, OWN, Time::ZERO);
+    // No rule picks 4: it goes to the last partition. The other broker has other rules.
+    publish(&mut channel, &[2, 4], 0.0);
+    let message = draft(&[4]).finish().unwrap();
+    assert_eq!(channel.receive(stamp(1), message, Duration::ZERO, now(0.0)), Ok(Received::Taken));
+    let mut wish = wish(&[4], anew());
+    wish.wanted.reach = vec![Reach::None, Reach::None];
+    let mut reader = Reader::attach(&channel, wish, now(1.0).time);
+    assert_eq!(sequences(&read(&mut reader, &channel, 1.0)), [2, 1]);
 }

@@ -54,7 +54,7 @@ impl Lab {
         let built = cargo(&build).status().context("cannot run cargo")?.success();
         anyhow::ensure!(built, "the laboratory could not be built");
         let error =
-            Command::new(root().join("lab/target/release/lab")).current_dir(root()).args(&self.args).exec();
+            Command::new(root().join("target/release/lab")).current_dir(root()).args(&self.args).exec();
         Err(error).context("the laboratory cannot be run")
     }
 
@@ -69,7 +69,7 @@ impl Lab {
 /// Returns the path of the laboratory that its tests have built. It is not optimised, which saves the checks build
 /// time.
 pub(crate) fn tested() -> PathBuf {
-    root().join("lab/target/debug/lab")
+    root().join("target/debug/lab")
 }
 
 /// Returns the processes of a laboratory that still run. Its namespaces and links have no names, so they are gone once

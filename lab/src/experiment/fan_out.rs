@@ -54,7 +54,7 @@ impl Experiment for FanOut {
             measured: "One broker at a time, one publisher and subscribers of one topic, messages of 50 bytes, over loopback. The publisher and \
                        all subscribers are one process of the benches workspace, `fan-out load`. They are raw: they read stamps and counts, and \
                        no more. Each native subscriber has an endpoint, a socket and a key of its own. Those of MQTT speak 3.1.1 at QoS 0. \
-                       The rate grows by a quarter from step to step. A step counts if at least 97 % of what was \
+                       The rate is halved until a step counts, and then grows by a quarter from step to step. A step counts if at least 97 % of what was \
                        offered was published, and everything was delivered once and in order. Its p99 must be at most 25 ms, or 50 ms \
                        to 1,000 subscribers. The figures are those of the step with the most deliveries. Latency is from when \
                        a message was due. Processor time is that of a delivery, and includes the kernel's in the process. Brokers have \

@@ -6,7 +6,7 @@ use anyhow::Context;
 
 use crate::testbed::{MARK, mark};
 
-const BINARIES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../benches/target/release");
+const BINARIES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/release");
 const MANIFEST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../benches/Cargo.toml");
 
 /// Builds the programs if they are not up to date.

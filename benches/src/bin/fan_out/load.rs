@@ -17,6 +17,9 @@ const SILENCE: Duration = Duration::from_millis(700);
 const DRAIN: Duration = Duration::from_secs(10);
 /// Steps in a row that do not count before the load is over.
 const FAILURES: usize = 3;
+/// Until a step counts, the rate is divided by this, down to so many messages a second.
+const DOWN: f64 = 2.0;
+const LOWEST: f64 = 0.5;
 
 /// Steps, each at a higher rate.
 #[derive(Clone, Copy, Debug)]
@@ -66,10 +69,10 @@ impl Plan {
         publishers: &Publishers,
     ) -> anyhow::Result<(Vec<Figures>, Option<Figures>)> {
         let (mut steps, mut best, mut failures) = (Vec::<Figures>::new(), None::<Figures>, 0);
+        let mut rate = self.rate;
         // The first step warms up.
-        let rates = (0..self.steps).map(|step| self.rate * self.factor.powi(step as i32));
-        self.step(broker, audience, publishers, self.rate, 0).await?;
-        for (number, rate) in (1..).zip(rates) {
+        self.step(broker, audience, publishers, rate, 0).await?;
+        for number in 1..=self.steps as u32 {
             let figures = self.step(broker, audience, publishers, rate, number).await?;
             eprintln!(
                 "{:9.0} /s  {:9.0} taken  {:9.0} deliveries/s  lost {:5.2} %  p50 {:7.2} p99 {:7.2} ms  broker {:6.0} clients {:6.0} ns",
@@ -85,11 +88,15 @@ impl Plan {
             steps.push(figures);
             if self.counts(&figures) {
                 failures = 0;
+                rate *= self.factor;
                 if best.is_none_or(|best| best.deliveries < figures.deliveries) {
                     best = Some(figures);
                 }
+            } else if best.is_none() && rate / DOWN >= LOWEST {
+                rate /= DOWN;
             } else {
                 failures += 1;
+                rate *= self.factor;
                 if failures == FAILURES {
                     break;
                 }

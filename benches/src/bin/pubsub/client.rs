@@ -9,7 +9,7 @@ use whimbrel::{Config, Endpoint, MessageStream, Mocket, Sender, StreamOptions};
 use whimbrel_pubsub::client::endpoint_config;
 use whimbrel_pubsub::coverage::SubscriptionId;
 use whimbrel_pubsub::frame::{
-    BrokerFrame, ClientFrame, Hello, Kind, Recover, Slow, Subscribe, Subscribed, SubscriberFrame,
+    Attached, BrokerFrame, ClientFrame, Hello, Kind, Recover, Slow, Subscribe, Subscribed, SubscriberFrame,
     SubscriptionFrame, Welcome,
 };
 use whimbrel_pubsub::message::Message;
@@ -35,20 +35,23 @@ pub(crate) async fn connect(endpoint: &Endpoint, url: &str) -> anyhow::Result<(M
     timeout(PATIENCE, greet).await.context("a broker does not answer")?
 }
 
-/// Subscribes, and waits until the broker has agreed.
+/// Subscribes, and waits until the broker has agreed. Returns the generation of a durable subscription, too, and 0 of others.
 pub(crate) async fn subscribe(
     mocket: &Mocket,
     filter: &str,
     selector: Option<String>,
     kind: Kind,
-) -> anyhow::Result<(MessageStream, Subscribed)> {
+) -> anyhow::Result<(MessageStream, Subscribed, u64)> {
     let mut stream = mocket.open_messages(StreamOptions::default()).await?;
     let (filter, recover, slow) = (filter.to_owned(), Recover::First, Slow::Wait);
     let subscribe = Subscribe { filter, selector, kind, recover, slow };
     stream.send(SubscriberFrame::Subscribe(subscribe).encode()).await?;
     let answer = timeout(PATIENCE, stream.recv()).await.context("a broker does not answer")??;
     match SubscriptionFrame::parse(&answer.payload)? {
-        SubscriptionFrame::Subscribed(subscribed) => Ok((stream, subscribed)),
+        SubscriptionFrame::Subscribed(subscribed) => Ok((stream, subscribed, 0)),
+        SubscriptionFrame::Attached(Attached { subscribed, generation, .. }) => {
+            Ok((stream, subscribed, generation))
+        }
         other => bail!("the broker does not take the subscription: {other:?}"),
     }
 }

@@ -172,7 +172,7 @@ impl Durable {
 async fn attach(endpoint: &Endpoint, url: &str) -> anyhow::Result<(Mocket, MessageStream)> {
     let (mocket, _) = client::connect(endpoint, url).await?;
     let kind = Kind::Durable { name: "keeper".to_owned(), generation: 0, coverage: Coverage::default() };
-    let (stream, _) = client::subscribe(&mocket, "#", None, kind).await?;
+    let (stream, ..) = client::subscribe(&mocket, "#", None, kind).await?;
     Ok((mocket, stream))
 }
 

@@ -74,7 +74,7 @@ impl Live {
         for _ in 0..subscribers {
             let endpoint = client::endpoint().await?;
             let (mocket, _) = client::connect(&endpoint, url).await?;
-            let (mut stream, _) = client::subscribe(&mocket, TOPIC, None, Kind::Nondurable).await?;
+            let (mut stream, ..) = client::subscribe(&mocket, TOPIC, None, Kind::Nondurable).await?;
             let (came, clock) = (Arc::clone(&self.came), self.clock);
             listening.spawn(async move {
                 let _kept = (endpoint, mocket);

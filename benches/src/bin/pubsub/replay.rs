@@ -128,7 +128,7 @@ impl Replay {
             cluster: Some(welcome.cluster),
             start: Start::Held,
         };
-        let (mut stream, _) = client::subscribe(&mocket, TOPIC, self.selector(), kind).await?;
+        let (mut stream, ..) = client::subscribe(&mocket, TOPIC, self.selector(), kind).await?;
         let mut delivered = 0;
         while delivered < self.wanted() {
             let mut next = Some(timeout(PATIENCE, stream.recv()).await.context("the replay stands still")??);

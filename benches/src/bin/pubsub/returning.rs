@@ -121,7 +121,7 @@ impl Returning {
         let mut state = SubscriptionState::new(id, welcome.cluster, subscription);
         let kind =
             Kind::SemiDurable { id, generation: 1, cluster: Some(welcome.cluster), start: Start::Live };
-        let (mut stream, subscribed) = client::subscribe(&mocket, "missed/#", None, kind).await?;
+        let (mut stream, subscribed, _) = client::subscribe(&mocket, "missed/#", None, kind).await?;
         state.note_channels(&subscribed.channels);
         let mut outlet = Outlet::connect(url).await?;
         outlet.publish(message(0)?).await?;
@@ -182,7 +182,7 @@ async fn come(endpoint: &Endpoint, url: &str, number: u64, coverage: Coverage) -
         start: Start::Coverage(coverage),
     };
     let topic = format!("missed/{}", number % TOPICS);
-    let (mut stream, _) = client::subscribe(&mocket, &topic, None, kind).await?;
+    let (mut stream, ..) = client::subscribe(&mocket, &topic, None, kind).await?;
     let mut came = 0;
     while came < MISSED {
         let frame = timeout(PATIENCE, stream.recv()).await.context("a recovery stands still")??;

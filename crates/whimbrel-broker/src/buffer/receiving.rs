@@ -186,7 +186,18 @@ impl Channel {
         self.newest.offer(&message, facts.slot, Newness::of(&stamp, &message));
         let arrival = self.arrivals.end();
         self.arrivals.push(index, stamp.sequence, facts.slot);
-        let slot = Slot { message, stamp, log: index, arrival, published, wanted_until, held_until, facts };
+        let is_by_rule = partition.settings.rule.picks(&message);
+        let slot = Slot {
+            message,
+            stamp,
+            log: index,
+            arrival,
+            published,
+            wanted_until,
+            held_until,
+            facts,
+            is_by_rule,
+        };
         self.ends.extend(slot.ends().map(|end| (end, facts.slot)));
         self.slots.insert(slot);
         partition.take(&facts, now.time);

@@ -2,6 +2,7 @@
 
 use whimbrel_pubsub::message::{Message, Stamp};
 
+use super::picks::Reach;
 use super::places::{LogIndex, SlotId};
 use super::policy::Facts;
 use crate::Time;
@@ -20,6 +21,8 @@ pub struct Slot {
     /// When the partition's bound on age ends.
     pub(super) held_until: Option<Time>,
     pub(super) facts: Facts,
+    /// Whether the rule of its partition picks it. The last partition takes what no rule picks, and other brokers may have other rules.
+    pub(super) is_by_rule: bool,
 }
 
 impl Slot {
@@ -31,6 +34,13 @@ impl Slot {
     /// Its name.
     pub fn stamp(&self) -> &Stamp {
         &self.stamp
+    }
+
+    /// Whether a subscription that reaches so much of each partition selects it.
+    #[inline]
+    pub(crate) fn reached(&self, reach: &[Reach]) -> Reach {
+        let place = usize::from(self.stamp.partition.0);
+        reach.get(place).filter(|_| self.is_by_rule).copied().unwrap_or(Reach::Part)
     }
 
     /// Its place in the order of arrival.

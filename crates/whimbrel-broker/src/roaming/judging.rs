@@ -4,21 +4,29 @@ use super::reader::Reader;
 use super::verdict::Verdict;
 use super::wish::{Recover, Slow};
 use crate::Time;
-use crate::buffer::{Channel, Newness, Slot};
+use crate::buffer::{Channel, Newness, Reach, Slot};
 use crate::mutants::{Mutant, planted};
 
 impl Reader {
     #[inline]
     pub(super) fn judge(&self, channel: &Channel, slot: &Slot, recovered: bool, now: Time) -> Verdict {
-        if slot.is_expired(now) && !planted(Mutant::ExpiredDelivered)
-            || !self.wanted.picks.picks(slot.message())
-        {
+        if slot.is_expired(now) && !planted(Mutant::ExpiredDelivered) || !self.wants(slot) {
             return Verdict::Unwanted;
         }
         if self.takes_all() || !self.passes_over(channel, slot, recovered, now) {
             return Verdict::Wanted;
         }
         Verdict::Superseded
+    }
+
+    /// Whether the filter and the selector pick a message. Where its partition tells, they are not evaluated.
+    #[inline]
+    fn wants(&self, slot: &Slot) -> bool {
+        match slot.reached(&self.wanted.reach) {
+            Reach::None => false,
+            Reach::Whole => true,
+            Reach::Part => self.wanted.picks.picks(slot.message()),
+        }
     }
 
     /// Whether the subscription has no policy of its own that passes over messages.

@@ -13,7 +13,7 @@ pub struct Wanted {
     /// The filter and the selector.
     pub picks: Arc<dyn Picks>,
     /// How much of each partition they can match. Partitions beyond the list count as [`Reach::Part`]. `Whole` and `None` must be
-    /// certain: counts of messages that are gone go by them.
+    /// certain of what a partition's rule picks: such messages are not looked at, and counts of those that are gone go by them.
     pub reach: Vec<Reach>,
 }
 

@@ -26,6 +26,8 @@ pub(super) struct Native {
     number: usize,
     /// The state of a semi-durable or durable one, once it was attached.
     state: Option<SubscriptionState>,
+    /// The generation of a durable one at its last attachment. 0: it was not attached yet.
+    generation: u64,
     session: Option<(Mocket, MessageStream)>,
     /// Deliveries that were not acknowledged.
     unacknowledged: u64,
@@ -44,6 +46,7 @@ impl Native {
             number,
             state: None,
             session: None,
+            generation: 0,
             unacknowledged: 0,
         })
     }
@@ -52,7 +55,8 @@ impl Native {
     pub(super) async fn attach(&mut self, url: &str) -> anyhow::Result<()> {
         let (mocket, welcome) = client::connect(&self.endpoint, url).await?;
         let (kind, selector) = (self.kind(&welcome), self.selection.selector.clone());
-        let (stream, subscribed) = client::subscribe(&mocket, TOPIC, selector, kind).await?;
+        let (stream, subscribed, generation) = client::subscribe(&mocket, TOPIC, selector, kind).await?;
+        self.generation = generation;
         if let Some(state) = &mut self.state {
             state.note_channels(&subscribed.channels);
         }
@@ -71,17 +75,23 @@ impl Native {
                 self.selection.clone(),
             )
         });
-        let generation = state.attach();
+        let attached = state.attach();
         let coverage = if state.is_new() { None } else { Some(state.coverage().clone()) };
         match self.promise {
             Promise::Durable => Kind::Durable {
                 name: format!("roamer {}", self.number),
-                generation,
+                // The broker names the first one.
+                generation: if self.generation == 0 { 0 } else { self.generation + 1 },
                 coverage: coverage.unwrap_or_default(),
             },
             _ => {
                 let start = coverage.map_or(Start::Live, Start::Coverage);
-                Kind::SemiDurable { id: state.id(), generation, cluster: Some(welcome.cluster), start }
+                Kind::SemiDurable {
+                    id: state.id(),
+                    generation: attached,
+                    cluster: Some(welcome.cluster),
+                    start,
+                }
             }
         }
     }
