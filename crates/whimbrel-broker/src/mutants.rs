@@ -26,6 +26,8 @@ pub enum Mutant {
     OneCopyCountsTwice,
     SegmentDroppedTooEarly,
     OlderGenerationWins,
+    RivalsStay,
+    TiesStay,
 }
 
 #[cfg(feature = "mutants")]
@@ -36,7 +38,7 @@ mod planting {
 
     impl Mutant {
         /// All faults for the checker.
-        pub const ALL: [Self; 18] = [
+        pub const ALL: [Self; 20] = [
             Self::CoverOverGap,
             Self::CoverOverDropped,
             Self::SentToOneAhead,
@@ -55,6 +57,8 @@ mod planting {
             Self::OneCopyCountsTwice,
             Self::SegmentDroppedTooEarly,
             Self::OlderGenerationWins,
+            Self::RivalsStay,
+            Self::TiesStay,
         ];
     }
 

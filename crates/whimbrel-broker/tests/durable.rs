@@ -109,8 +109,8 @@ async fn a_filter_that_matches_nothing_reads_a_slice_at_a_time() {
     attachment.tell_covers();
     assert!(matches!(&all(&mut attachment).await[..], [Told::Covers(cover)] if cover.range.last == 5_000));
     let records = hub.register().subscribers();
-    let promises: Vec<_> = records.iter().map(|record| record.promise().name()).collect();
-    assert_eq!((promises, records[0].lag(|_| 5_000)), (vec!["durable"], 0));
+    let kinds: Vec<_> = records.iter().map(|record| record.kind().name()).collect();
+    assert_eq!((kinds, records[0].lag(|_| 5_000)), (vec!["durable"], 0));
 }
 
 #[tokio::test]

@@ -64,10 +64,11 @@ fn the_defaults_of_channels_and_partitions_are_those_of_the_example() {
     let channel = &whole().channels[0];
     let least: ChannelSection = parse("[[channel]]\nname = 'prices'\n").channels.remove(0);
     // Those without a default are examples.
-    let ChannelSection { durable, replicas, max_bytes, max_age, .. } = *channel;
-    assert!(durable && replicas.is_some() && max_bytes.is_some() && max_age.is_some());
+    let ChannelSection { durable, keep_retained, replicas, max_bytes, max_age, .. } = *channel;
+    assert!(durable && keep_retained.is_some());
+    assert!(replicas.is_some() && max_bytes.is_some() && max_age.is_some());
     let partitions = channel.partitions.clone();
-    let with = ChannelSection { partitions, durable, replicas, max_bytes, max_age, ..least };
+    let with = ChannelSection { partitions, durable, keep_retained, replicas, max_bytes, max_age, ..least };
     assert_eq!(value(channel), value(&with));
     let least =
         parse("[[channel]]\nname = 'a'\n[[channel.partition]]\n").channels.remove(0).partitions.remove(0);

@@ -5,7 +5,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use whimbrel_broker::buffer::{Channel, ChannelSettings, GapAnswer, GapRequest, Picks, Reach, Received};
+use whimbrel_broker::buffer::{
+    Channel, ChannelSettings, GapAnswer, GapRequest, Picks, Reach, Received, Refusal,
+};
 use whimbrel_broker::roaming::{From, Read, Reader, Recover, Slow, Wanted, Wish};
 use whimbrel_broker::selector::{MAX_LIKE_STEPS, Selector, Truth};
 use whimbrel_broker::{Now, Time};
@@ -108,6 +110,76 @@ fn regression_epochs_of_one_broker_drive_out_no_log_of_another() {
     }
     // It is not taken a second time.
     assert_eq!(receive(&mut channel, GOOD, 1, 2.0), Received::Known);
+}
+
+/// A broker that starts again and again, and publishes each time, overwrites what it published in its oldest runs.
+#[test]
+fn regression_epochs_of_one_broker_with_messages_take_no_place_of_another() {
+    let mut channel = channel();
+    let published = |origin: Origin, seconds: u64| {
+        let published = Hlc::at(1_700_000_000_000 + 1_000 * seconds);
+        Stamp { published, ..stamp(origin, 1) }
+    };
+    let take = |channel: &mut Channel, stamp: Stamp| {
+        channel.receive(stamp, message(b"x"), Duration::ZERO, now(600.0))
+    };
+    // The epochs are random: their order says nothing.
+    let run = |number: u64| epoch((number * 7_919) % 100_003);
+    (1..=511).for_each(|number| assert!(take(&mut channel, published(run(number), number)).is_ok()));
+    let mut reader = reader(&channel, From::Live);
+    // Words alone drive out nothing that is held.
+    channel.handle_heads(BAD, &[(epoch(200_000), 1)], at(600.0));
+    assert_eq!((channel.runs_given_up(), channel.log_of(epoch(200_000)).is_some()), (0, false));
+    // A new broker gets its place from the broker that has the most.
+    assert_eq!(take(&mut channel, published(GOOD, 0)), Ok(Received::Taken));
+    assert_eq!(deliveries(&told(&mut reader, &channel, 600.0)), [1]);
+    assert!(channel.find(run(1), 1).is_none() && channel.find(run(2), 1).is_some());
+    for number in 512..=1_600 {
+        assert_eq!(take(&mut channel, published(run(number), number)), Ok(Received::Taken), "{number}");
+    }
+    assert!(channel.find(GOOD, 1).is_some() && channel.log_of(OWN).is_some());
+    assert!(channel.find(run(1_600), 1).is_some() && channel.find(run(1_000), 1).is_none());
+    assert_eq!(
+        take(&mut channel, published(run(3), 3)),
+        Err(Refusal::TooManyOrigins),
+        "it is older than all"
+    );
+    let figures = channel.figures(PartitionId(0)).unwrap();
+    assert_eq!((figures.messages, figures.overwritten, channel.runs_given_up()), (511, 1_090, 1_090));
+    assert!(channel.log_indices() <= 512);
+    let epochs = deliveries(&told(&mut reader, &channel, 600.0));
+    assert_eq!(epochs.len(), 510, "what is held is read, and nothing twice");
+}
+
+/// What was given up are messages, and not the last values among them.
+#[test]
+fn regression_last_values_of_a_run_that_was_given_up_are_still_told() {
+    let mut channel = channel();
+    let value = |number: u64| {
+        let published = Hlc::at(1_700_000_000_000 + number);
+        let topic = format!("t/{number}");
+        let value = Draft { topic: &topic, retain: true, payload: b"x", ..Draft::default() };
+        (Stamp { published, ..stamp(epoch(100 + number), 1) }, value.finish().unwrap())
+    };
+    for number in 0..600 {
+        let (stamp, message) = value(number);
+        assert_eq!(channel.receive(stamp, message, Duration::ZERO, now(1.0)), Ok(Received::Taken));
+    }
+    assert!(channel.runs_given_up() > 0 && channel.log_of(epoch(100)).is_none());
+    let topics = |from: From| -> Vec<String> {
+        let mut reader = reader(&channel, from);
+        let told = told(&mut reader, &channel, 2.0);
+        let topic = |told: &Told| match told {
+            Told::Delivery(delivery) => Some(delivery.message.topic().to_owned()),
+            _ => None,
+        };
+        told.iter().filter_map(topic).collect()
+    };
+    assert_eq!(topics(From::Live).len(), 600);
+    let mut has = ChannelCoverage::default();
+    has.insert(epoch(100), Range { first: 1, last: 1 }).unwrap();
+    let told = topics(From::Coverage(has));
+    assert!(told.len() == 599 && !told.contains(&"t/0".to_owned()), "one is covered");
 }
 
 #[test]

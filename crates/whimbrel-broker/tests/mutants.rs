@@ -20,9 +20,11 @@ const SEEDS: u64 = 400;
 /// How a seed fails that passes without the fault.
 fn complaint(mutant: Mutant, seed: u64) -> Option<String> {
     let why = || match mutant {
-        Mutant::OneCopyCountsTwice | Mutant::SegmentDroppedTooEarly | Mutant::OlderGenerationWins => {
-            durable_cluster::run_seed(seed).err()
-        }
+        Mutant::OneCopyCountsTwice
+        | Mutant::SegmentDroppedTooEarly
+        | Mutant::OlderGenerationWins
+        | Mutant::RivalsStay
+        | Mutant::TiesStay => durable_cluster::run_seed(seed).err(),
         _ => cluster::run_seed(seed).err(),
     };
     plant(Some(mutant));

@@ -2,12 +2,15 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use tokio::runtime::Builder;
 use whimbrel::{Config, Endpoint};
+use whimbrel_broker::backbone::{Backbone, Nats, NatsAccess, NatsPlan};
+use whimbrel_broker::gateway::mqtt::{BridgePlan, BridgeRule, BridgeVersion, Bridges};
 use whimbrel_broker::hub::{
-    Attach, Attachment, BrokerName, Change, ChannelRules, Client, Finding, Form, Hub, Progress, Promise,
-    Publishing,
+    Attach, Attachment, BrokerName, Change, ChannelRules, Client, Finding, Form, Hub, Progress, Publishing,
+    SubscriptionKind,
 };
 use whimbrel_broker::matching::Limits;
 use whimbrel_broker::report::{MOST_ROWS, Reporter};
@@ -16,6 +19,9 @@ use whimbrel_pubsub::coverage::{ClusterId, Told};
 use whimbrel_pubsub::frame::{Recover, Slow, Start};
 use whimbrel_pubsub::message::{BrokerId, ChannelId, Draft};
 use whimbrel_service::{Service, ServiceOptions};
+
+/// Longer than anything takes on a slow machine.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A hub whose only partition holds so many messages.
 fn hub(messages: u64) -> Arc<Hub> {
@@ -31,7 +37,7 @@ fn subscribe(hub: &Arc<Hub>, client: u64, filter: &str, start: Start) -> Attachm
         Attach { selection, recover: Recover::First, slow: Slow::Wait, start, state: None, form: Form(0) };
     let mut attachment = hub.attach(client, attach).unwrap();
     let known = Client::new(&format!("client{client}"), Some("127.0.0.1:9".parse().unwrap()));
-    attachment.introduce(&Arc::new(known), Promise::SemiDurable);
+    attachment.introduce(&Arc::new(known), SubscriptionKind::SemiDurable);
     attachment
 }
 
@@ -151,18 +157,119 @@ fn rows_are_bounded_and_the_rest_is_summed() {
     silent.on_published(0, 0);
     let report = reporter.report().publishers;
     assert_eq!((report.number, report.list.len(), report.rest.number), (number, MOST_ROWS, 50));
-    assert_eq!((report.list[0].client.as_str(), report.list[0].refused, report.rest.taken), ("77", 1, 100));
+    assert_eq!(
+        (report.list[0].client.as_str(), report.list[0].refused, report.rest.accepted),
+        ("77", 1, 100)
+    );
     drop(publishing);
     let sums = hub.register().sums();
-    assert_eq!((sums.publishers, sums.taken, sums.refused), (0, 2 * number, 1));
+    assert_eq!((sums.publishers, sums.accepted, sums.refused), (0, 2 * number, 1));
+}
+
+/// An endpoint, and a service whose metrics are read.
+async fn service() -> (Endpoint, Service) {
+    let endpoint = Endpoint::bind(Config::default(), "127.0.0.1:0").await.unwrap();
+    let service = Service::start(ServiceOptions::new("broker"), &endpoint, || serde_json::Value::Null);
+    let service = service.await.unwrap();
+    (endpoint, service)
+}
+
+/// A port of this host on which nobody listens.
+fn nobodys_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// Waits until the metrics have all of these lines.
+async fn until_metrics_have(service: &Service, lines: &[&str]) {
+    let start = Instant::now();
+    loop {
+        let text = service.metrics().text();
+        let missing = lines.iter().find(|line| !text.lines().any(|other| other == **line));
+        let Some(missing) = missing else { return };
+        assert!(start.elapsed() < PATIENCE, "{missing}: {text}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[test]
+fn regression_bridges_have_metrics() {
+    Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+        let (_endpoint, service) = service().await;
+        let hub = hub(1_000);
+        let reporter = Reporter::new(Arc::clone(&hub));
+        reporter.register(service.metrics());
+        assert!(!service.metrics().text().contains("whimbrel_broker_bridge"), "there are none");
+        let rule = BridgeRule {
+            filter: "a/#".parse().unwrap(),
+            strip: String::new(),
+            prefix: String::new(),
+            is_acknowledged: true,
+        };
+        let plan = BridgePlan {
+            name: "factory".to_owned(),
+            host: "127.0.0.1".to_owned(),
+            port: nobodys_port(),
+            tls: None,
+            user: None,
+            password: None,
+            client: "c".to_owned(),
+            version: BridgeVersion::Newest,
+            keep_alive: Duration::from_secs(15),
+            session: Duration::from_secs(60),
+            out: vec![rule],
+            from: Vec::new(),
+        };
+        let mut bridges = Bridges::start(&hub, vec![plan], |_: &str| ()).unwrap();
+        reporter.bridge(bridges.reports());
+        publish(&hub, "a/b", 3);
+        let lines = [
+            "whimbrel_broker_bridge_connected{bridge=\"factory\"} 0.0",
+            "whimbrel_broker_bridge_trouble{bridge=\"factory\"} 1.0",
+            "whimbrel_broker_bridge_waiting{bridge=\"factory\"} 3.0",
+            "whimbrel_broker_bridge_in_flight{bridge=\"factory\"} 0.0",
+            "whimbrel_broker_bridge_connections_total{bridge=\"factory\"} 0",
+            "whimbrel_broker_bridge_sent_bytes_total{bridge=\"factory\"} 0",
+            "whimbrel_broker_bridge_lost_total{bridge=\"factory\"} 0",
+        ];
+        until_metrics_have(&service, &lines).await;
+        assert_eq!(reporter.bridges()[0].waiting, 3);
+        bridges.stop().await;
+    });
+}
+
+#[test]
+fn regression_the_connection_with_nats_has_metrics() {
+    Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+        let (endpoint, service) = service().await;
+        let hub = hub(1_000);
+        let reporter = Reporter::new(Arc::clone(&hub));
+        reporter.register(service.metrics());
+        let plan = NatsPlan {
+            servers: vec![format!("nats://127.0.0.1:{}", nobodys_port()).parse().unwrap()],
+            access: NatsAccess::Nothing,
+            tls: None,
+            forget_after: Duration::from_secs(60),
+        };
+        let nats = Nats::start(Arc::clone(&hub), endpoint.public_key(), &plan, |_: &str| ()).await.unwrap();
+        reporter.join(Backbone::Nats(Arc::clone(&nats)));
+        publish(&hub, "a/b", 3);
+        let lines = [
+            "whimbrel_broker_nats_connected 0.0",
+            "whimbrel_broker_nats_trouble 1.0",
+            "whimbrel_broker_nats_connections_total 0",
+            "whimbrel_broker_nats_published_total 0",
+            "whimbrel_broker_nats_received_total 0",
+            "whimbrel_broker_nats_behind 3.0",
+        ];
+        until_metrics_have(&service, &lines).await;
+        nats.stop().await;
+    });
 }
 
 #[test]
 fn metrics_have_labels_of_the_configuration_only() {
     Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
-        let endpoint = Endpoint::bind(Config::default(), "127.0.0.1:0").await.unwrap();
-        let service = Service::start(ServiceOptions::new("broker"), &endpoint, || serde_json::Value::Null);
-        let service = service.await.unwrap();
+        let (_endpoint, service) = service().await;
         let hub = hub(8);
         let reporter = Reporter::new(Arc::clone(&hub));
         reporter.register(service.metrics());

@@ -9,9 +9,10 @@ mod pubsub;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Write};
 use std::net::Shutdown;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
-use common::{Home, Running};
+use common::{Home, Running, whimbrel};
 use mqtt::broker::Broker;
 use mqtt::{Raw, packet, text};
 use pubsub::disk::Disk;
@@ -159,4 +160,49 @@ fn a_full_disk_is_told_and_nothing_acknowledged_is_lost() {
     new.write(&long(2, 4));
     assert_eq!(answer(&new), (0x50, 4, 0));
     assert_eq!(seen(&broker).len(), 3);
+}
+
+/// What the status says of MQTT.
+fn mqtt_of(broker: &Broker) -> serde_json::Value {
+    let socket = broker.home.file("broker.sock");
+    let output = whimbrel(&broker.home).args(["status", "--json"]).arg(socket).output().unwrap();
+    let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    told["more"]["mqtt"].clone()
+}
+
+/// The channel wants a copy at a broker that is away.
+#[test]
+fn a_will_waits_for_its_channel_and_one_that_is_left_is_told() {
+    let home = Home::new("mqtt-durable-will");
+    let made = whimbrel(&home).args(["key", "new", "--out"]).arg(home.file("away.key")).output().unwrap();
+    let key = String::from_utf8(made.stdout).unwrap();
+    let file = format!(
+        "[broker]\ncluster = 'c'\n[[channel]]\nname = 'd'\ntopics = 'd/#'\ndurable = true\nreplicas = 2\n[[channel]]\nname = 'rest'\n\
+         [mqtt]\nanonymous = true\n[other_clients]\npublish = '#'\nsubscribe = '#'\n[[peer]]\nkey = '{}'\n",
+        key.trim()
+    );
+    std::fs::write(home.file("broker.toml"), file).unwrap();
+    let log = home.file("log");
+    let own = whimbrel(&home);
+    let mut command = Command::new("sh");
+    command.args(["-c", "exec \"$0\" \"$@\" 2>\"$LOG\""]).arg(own.get_program()).env("LOG", &log);
+    command.envs(own.get_envs().map(|(name, value)| (name, value.unwrap())));
+    let mut broker = Broker::spawn(home, command, "127.0.0.1:0", &["--mqtt", "127.0.0.1:0"], 1);
+    let mut watcher = broker.v3("watcher");
+    assert_eq!(watcher.subscribe(1, &[("other", 0)]), [0]);
+    for (client, topic) in [("one", "d/1"), ("two", "other")] {
+        let will = [vec![0], text(topic), text("gone")].concat();
+        let lost = Raw::connect(&broker.mqtt, 5, 0x06, 60, &[], client, &will);
+        lost.expect_accepted();
+    }
+    assert_eq!(watcher.message().1, "other", "a channel with room is not held up");
+    let begin = Instant::now();
+    while mqtt_of(&broker)["wills_waiting"] != 1 {
+        assert!(begin.elapsed() < Duration::from_secs(60), "{}", mqtt_of(&broker));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(mqtt_of(&broker)["wills_refused"], 0);
+    broker.stop_and_restart();
+    let told = std::fs::read_to_string(broker.home.file("log")).unwrap();
+    assert!(told.contains("a Will of an MQTT client is not published: the broker stopped"), "{told}");
 }

@@ -117,7 +117,7 @@ fn brokers_whose_channels_differ_say_so_and_exchange_nothing() {
     let other = Broker::new(&home, "other", ports[1], "c", &section("prices/fish/#")).started();
     for broker in [&one, &other] {
         until("it is heard of", || {
-            broker.status()["nats"]["not_taken"].as_array().is_some_and(|all| all.len() == 1)
+            broker.status()["nats"]["refused_brokers"].as_array().is_some_and(|all| all.len() == 1)
         });
     }
     let third = Broker::new(&home, "third", ports[2], "c", &section("prices/fish/#")).started();

@@ -88,7 +88,7 @@ fn a_slow_subscriber_is_named_and_the_others_keep_up() {
         (&best["filter"], &best["lag"], &best["slow"]),
         (&"prices/#".into(), &0.into(), &false.into())
     );
-    assert_eq!((&best["delivered"], &best["promise"]), (&3_000.into(), &"semi-durable".into()), "{more:#}");
+    assert_eq!((&best["delivered"], &best["kind"]), (&3_000.into(), &"semi-durable".into()), "{more:#}");
     assert_eq!(text(&best["client"]), text(&shown["sessions"][0]["peer"]), "it is named by its key");
     let channel = &more["channels"][0];
     assert_eq!((&channel["arrived"], &channel["missing"]), (&3_000.into(), &0.into()), "{more:#}");

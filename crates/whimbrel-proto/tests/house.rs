@@ -55,15 +55,29 @@ fn code(text: &str) -> String {
     lines.flat_map(|line| ["\n", line.split(" // ").next().unwrap_or_default()]).collect()
 }
 
-/// Expands `a::{b, c::d}` to `a::b` and `a::c::d`.
-fn expand(prefix: &[String], tree: &str, into: &mut Vec<Names>) {
+/// What an import makes known: a path, and the name by which the file knows it.
+struct Import {
+    path: Names,
+    name: String,
+}
+
+/// Expands `a::{b, c::d as e}` to `a::b`, known as `b`, and `a::c::d`, known as `e`.
+fn expand(prefix: &[String], tree: &str, into: &mut Vec<Import>) {
     let (head, branches) = match tree.split_once('{') {
         Some((head, rest)) => (head, Some(rest.trim_end().strip_suffix('}').unwrap_or(rest))),
         None => (tree.split(" as ").next().unwrap_or_default(), None),
     };
     let own = head.split("::").map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned);
-    let path: Names = prefix.iter().cloned().chain(own).collect();
-    let Some(branches) = branches else { return into.push(path) };
+    let mut path: Names = prefix.iter().cloned().chain(own).collect();
+    let Some(branches) = branches else {
+        // `a::{self}` is `a`.
+        if path.len() > 1 && path.last().is_some_and(|last| last == "self") {
+            path.pop();
+        }
+        let alias = tree.split_once(" as ").map(|(_, alias)| alias.trim());
+        let name = alias.or(path.last().map(String::as_str)).unwrap_or_default().to_owned();
+        return into.push(Import { path, name });
+    };
     let (mut depth, mut begin) = (0, 0);
     for (at, letter) in branches.char_indices() {
         match letter {
@@ -81,37 +95,60 @@ fn expand(prefix: &[String], tree: &str, into: &mut Vec<Names>) {
     }
 }
 
-/// The paths that a file names: what it imports and re-exports, and what it names in full in its code.
+/// The paths that a file names: in its code, and what it imports and re-exports.
 fn paths(code: &str) -> Vec<Names> {
-    let mut all = named_in_full(code);
-    for statement in code.split("\nuse ").skip(1).chain(reexports(code)) {
-        expand(&[], statement.split(';').next().unwrap_or_default(), &mut all);
+    let (mut imported, mut body, mut from) = (Vec::new(), String::new(), 0);
+    for Statement { place, tree, .. } in statements(code) {
+        expand(&[], tree, &mut imported);
+        body.push_str(&code[from..place.start]);
+        from = place.end;
     }
+    body.push_str(&code[from..]);
+    let known: BTreeMap<&str, &Names> =
+        imported.iter().map(|import| (import.name.as_str(), &import.path)).collect();
+    // A path that begins with an imported name begins where that name is defined.
+    let whole = |path: Names| match known.get(path[0].as_str()) {
+        Some(origin) => [origin.as_slice(), &path[1..]].concat(),
+        None => path,
+    };
+    let mut all: Vec<Names> = named(&body).into_iter().map(whole).collect();
+    all.extend(imported.into_iter().map(|import| import.path));
     all
 }
 
-fn reexports(code: &str) -> impl Iterator<Item = &str> {
-    let lines = code.match_indices("\npub").map(|(at, _)| &code[at + 1..]);
-    lines.filter_map(|rest| {
-        let line = &rest[..rest.find(';')?];
-        let (before, tree) = line.split_once("use ")?;
-        let visibility = before.trim();
-        (visibility == "pub" || visibility.starts_with("pub(") && visibility.ends_with(')')).then_some(tree)
+/// A statement that imports or re-exports, and its place in the code.
+struct Statement<'a> {
+    place: std::ops::Range<usize>,
+    tree: &'a str,
+    is_public: bool,
+}
+
+fn statements(code: &str) -> impl Iterator<Item = Statement<'_>> {
+    code.match_indices('\n').filter_map(|(before, _)| {
+        let begin = before + 1;
+        let end = begin + code[begin..].find(';')?;
+        let (visibility, tree) = match code[begin..end].strip_prefix("use ") {
+            Some(tree) => ("", tree),
+            None => code[begin..end].split_once(" use ")?,
+        };
+        let is_public = visibility == "pub" || visibility.starts_with("pub(") && visibility.ends_with(')');
+        (is_public || visibility.is_empty()).then_some(Statement { place: begin..end, tree, is_public })
     })
 }
 
-/// The paths in the code that begin with `crate`, `super` or `self`. `pub(in crate::…)` refers to no other file.
-fn named_in_full(code: &str) -> Vec<Names> {
+/// The paths in the code, whether they begin with `crate`, `super`, `self` or a name. `pub(in crate::…)` refers to no other
+/// file.
+fn named(code: &str) -> Vec<Names> {
     let part_of_path = |letter: char| letter.is_alphanumeric() || matches!(letter, '_' | ':');
     let mut all = Vec::new();
     for (at, _) in code.match_indices("::") {
         let begin = code[..at].rfind(|letter| !part_of_path(letter)).map_or(0, |before| before + 1);
         let end = at + code[at..].find(|letter| !part_of_path(letter)).unwrap_or(code.len() - at);
+        // `<T as Trait>::name` and `.collect::<T>` begin at no module.
+        let begins_here = !code[begin..end].starts_with(':');
         let path: Names =
             code[begin..end].split("::").filter(|name| !name.is_empty()).map(str::to_owned).collect();
-        let is_ours = path.first().is_some_and(|name| matches!(name.as_str(), "crate" | "super" | "self"));
-        let before = &code[..begin];
-        if is_ours && !before.ends_with("pub(in ") && !before.ends_with("use ") {
+        if begins_here && path.len() > 1 && !code[..begin].ends_with("pub(in ") {
             all.push(path);
         }
     }
@@ -121,10 +158,10 @@ fn named_in_full(code: &str) -> Vec<Names> {
 /// Where the names that `lib.rs` re-exports come from.
 fn root_names(code: &str) -> BTreeMap<String, Names> {
     let mut all = Vec::new();
-    for tree in reexports(code) {
-        expand(&[], tree, &mut all);
+    for statement in statements(code).filter(|statement| statement.is_public) {
+        expand(&[], statement.tree, &mut all);
     }
-    all.into_iter().filter_map(|path| Some((path.last()?.clone(), path))).collect()
+    all.into_iter().map(|Import { path, name }| (name, path)).collect()
 }
 
 /// Replaces a name of the root by the path that it is re-exported from.
@@ -222,9 +259,10 @@ fn check(name: &str, names: usize, references: usize) {
 #[test]
 fn an_import_is_taken_apart() {
     let mut all = Vec::new();
-    expand(&[], "super::{a::{B, c}, d as e}", &mut all);
-    let all: Vec<String> = all.iter().map(|path| path.join("::")).collect();
-    assert_eq!(all, ["super::a::B", "super::a::c", "super::d"]);
+    expand(&[], "super::{self, a::{B, c}, d as e}", &mut all);
+    let all: Vec<_> = all.iter().map(|import| (import.path.join("::"), import.name.as_str())).collect();
+    let wanted = [("super", "super"), ("super::a::B", "B"), ("super::a::c", "c"), ("super::d", "e")];
+    assert_eq!(all, wanted.map(|(path, name)| (path.to_owned(), name)));
 }
 
 #[test]
@@ -234,6 +272,28 @@ fn a_path_in_the_code_counts_and_a_visibility_does_not() {
     let mut all: Vec<String> = paths(&code(text)).iter().map(|path| path.join("::")).collect();
     all.dedup();
     assert_eq!(all, ["crate::b::C", "super::g::h", "self::i::J", "crate::l::M", "crate::l::n::O"]);
+}
+
+/// Circles were unseen whose paths began with the name of a child, or with an imported name.
+#[test]
+fn regression_a_path_that_begins_with_a_child_or_an_imported_name_counts() {
+    let text = "mod link;\nuse super::{deep as d, other};\npub use link::Link;\nfn f() -> Vec<u8> {\n    link::run(d::e::f(), other::G::h());\n\
+                <u8 as T>::link();\n    x.link::<u8>()\n}\n";
+    let modules: BTreeMap<Names, PathBuf> =
+        [vec![], vec!["a"], vec!["a", "link"], vec!["deep"], vec!["deep", "e"], vec!["other"]]
+            .into_iter()
+            .map(|names| (names.into_iter().map(str::to_owned).collect(), PathBuf::new()))
+            .collect();
+    let from = vec!["a".to_owned()];
+    let found: BTreeSet<String> = paths(&code(text))
+        .iter()
+        .filter_map(|path| resolve(path, &from, &modules))
+        .map(|to| to.join("::"))
+        .collect();
+    assert_eq!(found, ["a::link", "deep", "deep::e", "other"].map(str::to_owned).into());
+    // Nothing else would lead there.
+    let text = text.replace("pub use link::Link;\n", "");
+    assert!(paths(&code(&text)).iter().any(|path| path.join("::") == "link::run"));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 use toml::de::{DeTable, DeValue};
 
-use crate::config_words;
+use crate::{config_probe, config_words};
 
 /// An error from reading a configuration.
 #[derive(Debug, thiserror::Error)]
@@ -74,7 +74,10 @@ pub fn read_config<T: DeserializeOwned>(path: &Path) -> Result<T, ConfigError> {
 pub fn parse_config<T: DeserializeOwned>(file: &str, text: &str) -> Result<T, ConfigError> {
     toml::from_str(text).map_err(|error| {
         let span = error.span().unwrap_or(0..0);
-        ConfigError::Mistake(mistake(file, text, &span, error.message()))
+        let span = if config_words::lacks_quotes(error.message()) { word_around(text, span) } else { span };
+        let said = config_probe::instead::<T>(text, &span, error.message());
+        let said = said.as_deref().unwrap_or(error.message());
+        ConfigError::Mistake(mistake(file, text, &span, said))
     })
 }
 
@@ -119,6 +122,14 @@ fn mistake(file: &str, text: &str, span: &Range<usize>, message: &str) -> Mistak
         text: text[line_start..line_end].trim_end_matches('\r').replace('\t', " "),
         length: text[start..end].chars().count(),
     }
+}
+
+/// Returns the place of the whole word around a part of it, such as that of `3.1.1` around `.1`.
+fn word_around(text: &str, part: Range<usize>) -> Range<usize> {
+    let ends = |letter: char| letter.is_whitespace() || "=,[]{}#".contains(letter);
+    let (start, end) = (floor(text, part.start.min(text.len())), floor(text, part.end.min(text.len())));
+    let begin = text[..start].rfind(ends).map_or(0, |before| before + 1);
+    begin..end + text[end..].find(ends).unwrap_or(text.len() - end)
 }
 
 /// Returns the nearest character boundary at or before `at`.
@@ -193,6 +204,11 @@ mod tests {
             ("large = -1", "1:9: `-1` does not fit here: write a whole number, 0 or more"),
             ("large = 1e6", "1:9: `1e6` does not fit here: write a whole number, 0 or more"),
             ("word = 5min", "1:8: text, durations and sizes need quotation marks: write \"5min\""),
+            ("word = 3.1.1 # dots", "1:8: text, durations and sizes need quotation marks: write \"3.1.1\""),
+            (
+                "word = 127.0.0.1:80",
+                "1:8: text, durations and sizes need quotation marks: write \"127.0.0.1:80\"",
+            ),
             ("word = none", "1:8: text, durations and sizes need quotation marks: write \"none\""),
             ("word = ", "1:8: a value is missing after `=`"),
             ("word = 7", "1:8: `7` does not fit here: write text in quotation marks"),

@@ -9,17 +9,20 @@ pub(crate) fn explain(said: &str, value: &str) -> String {
     if let Some(name) = unknown(&said) {
         return unknown_setting(name, &said);
     }
+    if said.starts_with("unknown variant `") {
+        return unknown_word(value, &said);
+    }
     if let Some((_, expected)) = said.strip_prefix("invalid ").and_then(|rest| rest.split_once(", expected "))
     {
         if said.starts_with("invalid type: ") || said.starts_with("invalid value: ") {
-            return format!("`{}` does not fit here: write {}", shown(value), wanted(expected));
+            return none_fits(value, wanted(expected));
         }
         if said.starts_with("invalid float") || said.starts_with("invalid boolean") {
             return bare_word(value);
         }
     }
     match said.as_str() {
-        "string values must be quoted, expected literal string" => bare_word(value),
+        lacking if lacks_quotes(lacking) => bare_word(value),
         "duplicate key" => format!("`{}` is here twice: leave one out", shown(value)),
         "key with no value, expected `=`" => "write `=` between a setting and its value".to_owned(),
         "invalid key-value pair, expected key" => {
@@ -42,6 +45,12 @@ pub(crate) fn explain(said: &str, value: &str) -> String {
     }
 }
 
+/// Returns whether the parser says that a text has no quotation marks.
+pub(crate) fn lacks_quotes(said: &str) -> bool {
+    let is_part = said.starts_with("invalid float") || said.starts_with("invalid boolean");
+    is_part || said.trim_end() == "string values must be quoted, expected literal string"
+}
+
 /// Returns the name of a setting of which the parser says that it is unknown.
 pub(crate) fn unknown(said: &str) -> Option<&str> {
     said.strip_prefix("unknown field `")?.split('`').next()
@@ -58,7 +67,23 @@ fn unknown_setting(name: &str, said: &str) -> String {
     }
 }
 
-fn list(names: &[&str]) -> String {
+/// The words for a value that is none of the words that may stand there.
+fn unknown_word(value: &str, said: &str) -> String {
+    // The words stand between backticks.
+    let known: Vec<String> = said.split('`').skip(3).step_by(2).map(|word| format!("\"{word}\"")).collect();
+    let known = match known.split_last() {
+        Some((last, others)) if !others.is_empty() => format!("{} or {last}", others.join(", ")),
+        _ => known.concat(),
+    };
+    format!("`{}` is none of the words that fit here: write {known}", shown(value))
+}
+
+/// The words for a value of the wrong kind.
+pub(crate) fn none_fits(value: &str, wanted: &str) -> String {
+    format!("`{}` does not fit here: write {wanted}", shown(value))
+}
+
+pub(crate) fn list(names: &[&str]) -> String {
     names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
@@ -91,7 +116,7 @@ fn wanted(expected: &str) -> &str {
 }
 
 /// Returns a value as far as a message shows it: its first line, if that is short.
-fn shown(value: &str) -> String {
+pub(crate) fn shown(value: &str) -> String {
     let line = value.lines().next().unwrap_or_default().trim();
     if line.len() == value.trim().len() && line.chars().count() <= SHOWN {
         return line.to_owned();

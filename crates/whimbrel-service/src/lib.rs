@@ -44,6 +44,7 @@ mod activity;
 mod bind;
 mod command;
 mod config_file;
+mod config_probe;
 mod config_words;
 #[cfg(unix)]
 mod control;

@@ -4,6 +4,27 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
+/// Whether two brokers are linked, and if not, what comes next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum LinkState {
+    /// There is a session.
+    Linked,
+    /// There is none, and the other broker is being dialled.
+    Dialling,
+    /// There is none, and the next attempt is due in a while.
+    Waiting,
+    /// There is none, and the other broker has to dial: this one has no URL of it.
+    Awaited,
+    /// Over NATS: the other broker has not been heard of for a while.
+    Silent,
+    /// Another version says something that this one does not know.
+    #[default]
+    #[serde(other)]
+    Unknown,
+}
+
 /// The state of the link with another broker.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -14,8 +35,14 @@ pub struct LinkReport {
     pub key: String,
     /// Whether there is a session with it.
     pub linked: bool,
-    /// For how long, seconds.
+    /// Whether there is one, and if not, what comes next.
+    pub state: LinkState,
+    /// For how long there has been a session, seconds.
     pub linked_s: Option<f64>,
+    /// For how long there has been none, seconds: since the last one, or since this broker started.
+    pub away_s: Option<f64>,
+    /// The time until this broker dials again, seconds. None while it does, and while there is a session.
+    pub next_attempt_s: Option<f64>,
     /// Its address.
     pub address: Option<SocketAddr>,
     /// Paths of the session.
@@ -34,6 +61,6 @@ pub struct LinkReport {
     pub received_per_s: f64,
     /// Messages that were published here and have yet to go to it. None without a session.
     pub behind: Option<u64>,
-    /// Why this broker ended the last session. None while there is one.
+    /// Why the last session ended, or the last attempt failed, as a sentence. While there is a session: why not all is taken that comes in it.
     pub trouble: Option<String>,
 }

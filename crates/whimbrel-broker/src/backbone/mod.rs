@@ -6,6 +6,7 @@ mod frame;
 mod link_report;
 pub mod mesh;
 pub mod nats;
+mod standing;
 mod taking;
 mod traffic;
 
@@ -14,7 +15,7 @@ use std::time::Duration;
 
 pub use frame::PROTOCOL;
 pub(crate) use frame::read_again;
-pub use link_report::LinkReport;
+pub use link_report::{LinkReport, LinkState};
 pub use mesh::{Mesh, Peer};
 pub use nats::{Nats, NatsAccess, NatsPlan, NatsReport};
 

@@ -7,14 +7,14 @@ use std::time::Duration;
 use whimbrel::PublicKey;
 use whimbrel_pubsub::message::ChannelId;
 
-use crate::Time;
+use super::standing::Standing;
 use crate::hub::Rate;
 
 /// The traffic with a broker. It goes on counting when a session takes another's place.
 #[derive(Debug)]
 pub(super) struct Traffic {
     pub(super) key: PublicKey,
-    sessions: Mutex<Sessions>,
+    pub(super) standing: Standing,
     sent: AtomicU64,
     received: AtomicU64,
     pub(super) sent_rate: Rate,
@@ -23,53 +23,12 @@ pub(super) struct Traffic {
     next: Mutex<Vec<(ChannelId, u64)>>,
 }
 
-#[derive(Debug, Default)]
-struct Sessions {
-    open: u32,
-    since: Option<Time>,
-    /// Why the last one was ended, if this broker ended it.
-    trouble: Option<String>,
-}
-
 impl Traffic {
     pub(super) fn with(key: PublicKey) -> Self {
         let (sent, received) = (AtomicU64::new(0), AtomicU64::new(0));
         let (sent_rate, received_rate) = (Rate::default(), Rate::default());
-        let (sessions, next) = (Mutex::default(), Mutex::default());
-        Self { key, sessions, sent, received, sent_rate, received_rate, next }
-    }
-
-    /// A session with the broker begins.
-    pub(super) fn begin(&self, now: Time) {
-        let mut sessions = self.sessions();
-        sessions.open += 1;
-        sessions.since.get_or_insert(now);
-        sessions.trouble = None;
-    }
-
-    /// A session ends.
-    pub(super) fn end(&self) {
-        let mut sessions = self.sessions();
-        sessions.open = sessions.open.saturating_sub(1);
-        if sessions.open == 0 {
-            sessions.since = None;
-        }
-    }
-
-    /// A session was ended for this reason. Returns whether it is news.
-    pub(super) fn on_trouble(&self, why: &str) -> bool {
-        let former = self.sessions().trouble.replace(why.to_owned());
-        former.as_deref() != Some(why)
-    }
-
-    /// Why the last session was ended, unless there is one since.
-    pub(super) fn trouble(&self) -> Option<String> {
-        self.sessions().trouble.clone()
-    }
-
-    /// Since when there is a session, if there is one.
-    pub(super) fn since(&self) -> Option<Time> {
-        self.sessions().since
+        let (standing, next) = (Standing::default(), Mutex::default());
+        Self { key, standing, sent, received, sent_rate, received_rate, next }
     }
 
     /// So many messages went to the broker, and these own sequences are next.
@@ -107,10 +66,6 @@ impl Traffic {
     pub(super) fn look(&self, elapsed: Duration) {
         self.sent_rate.look(self.sent(), elapsed);
         self.received_rate.look(self.received(), elapsed);
-    }
-
-    fn sessions(&self) -> MutexGuard<'_, Sessions> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn next(&self) -> MutexGuard<'_, Vec<(ChannelId, u64)>> {

@@ -9,6 +9,9 @@ use super::channel::Channel;
 use super::origin_log::OriginLog;
 use crate::Time;
 
+/// A message that a broker still has, with its name and age.
+type Had<'a> = (Stamp, &'a Message, Duration);
+
 /// The most messages in one answer.
 const MOST_MESSAGES: usize = 256;
 /// The most bytes of messages in one answer, or one message: a question is short, and its answer waits in memory.
@@ -72,23 +75,47 @@ impl Channel {
         answer.absent.extend(log.received.gaps(range).take(room));
         for part in log.received.within(range) {
             let mut next = part.first;
-            for (sequence, slot) in log.held(part) {
+            for (sequence, (stamp, message, age)) in self.had(log, part, now) {
                 let is_full = answer.messages.len() == MOST_MESSAGES || *bytes >= MOST_BYTES;
                 if is_full || answer.gone.len() >= MOST_RANGES {
                     return;
                 }
                 answer.gone.extend(Range::new(next, sequence - 1));
                 next = sequence + 1;
-                if let Some(slot) = self.slot(slot) {
-                    *bytes += slot.message.encoded().len();
-                    answer.messages.push((slot.stamp, slot.message.clone(), slot.age(now)));
-                }
+                *bytes += message.encoded().len();
+                answer.messages.push((stamp, message.clone(), age));
             }
             if answer.gone.len() >= MOST_RANGES {
                 return;
             }
             answer.gone.extend(Range::new(next, part.last));
         }
+    }
+
+    /// The messages of a range that are here, by sequence: those that the buffer holds, and those that made the last values.
+    fn had<'a>(
+        &'a self,
+        log: &'a OriginLog,
+        range: Range,
+        now: Time,
+    ) -> impl Iterator<Item = (u64, Had<'a>)> + use<'a> {
+        let held = log.held(range).filter_map(move |(sequence, slot)| {
+            let slot = self.slot(slot)?;
+            Some((sequence, (slot.stamp, &slot.message, slot.age(now))))
+        });
+        let values = self.retained.named(log.origin, range).filter_map(move |(sequence, value)| {
+            Some((sequence, (value.stamp, value.written(now)?, value.age(now))))
+        });
+        let (mut held, mut values) = (held.peekable(), values.peekable());
+        std::iter::from_fn(move || match (held.peek(), values.peek()) {
+            (Some((one, _)), Some((other, _))) if one == other => {
+                values.next();
+                held.next()
+            }
+            (Some((one, _)), Some((other, _))) if one > other => values.next(),
+            (Some(_), _) => held.next(),
+            (None, _) => values.next(),
+        })
     }
 
     /// Takes the denials of an answer. Its messages are received one by one, with [`Channel::receive`], before.

@@ -42,6 +42,8 @@ pub struct Channel {
     pub(super) ends: BTreeSet<(Time, SlotId)>,
     /// How often messages were given up that no broker has.
     pub(super) losses: u64,
+    /// How often the messages of a run were given up for those of another.
+    pub(super) runs_given_up: u64,
 }
 
 /// Figures of a partition.
@@ -80,6 +82,7 @@ impl Channel {
             clock: HybridClock::default(),
             ends: BTreeSet::new(),
             losses: 0,
+            runs_given_up: 0,
             settings,
         }
     }
@@ -173,6 +176,11 @@ impl Channel {
     /// How often messages were given up that no broker has.
     pub fn losses(&self) -> u64 {
         self.losses
+    }
+
+    /// How often the held messages of a broker's run were given up, since there were too many runs.
+    pub fn runs_given_up(&self) -> u64 {
+        self.runs_given_up
     }
 
     /// Figures of a partition.

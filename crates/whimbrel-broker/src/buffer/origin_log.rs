@@ -35,6 +35,8 @@ pub struct OriginLog {
     pub(super) heard: Time,
     /// The highest sequence of which the origin told by itself. `None` if it never did.
     said: Option<u64>,
+    /// Whether it is known by nothing but last values that a former run kept.
+    is_remnant: bool,
 }
 
 impl OriginLog {
@@ -49,6 +51,7 @@ impl OriginLog {
             denials: Denials::default(),
             heard: now,
             said: None,
+            is_remnant: false,
         }
     }
 
@@ -99,7 +102,18 @@ impl OriginLog {
         Range::new(1, self.highest())
     }
 
+    /// Whether nothing is known of it but last values that a former run kept: what else it published, nobody has told.
+    pub fn is_remnant(&self) -> bool {
+        self.is_remnant
+    }
+
+    /// Notes that a former run kept a last value of it, which was received just now.
+    pub(super) fn note_remnant(&mut self) {
+        self.is_remnant = true;
+    }
+
     pub(super) fn receive(&mut self, sequence: u64, partition: PartitionId, now: Time) {
+        self.is_remnant = false;
         self.heard = now;
         self.received.insert(Range { first: sequence, last: sequence });
         self.tally.receive(sequence, partition);
@@ -128,6 +142,7 @@ impl OriginLog {
     /// Notes what a run says is the highest sequence. The origin knows best: others may be a little ahead of its last word only, so that
     /// none of them makes up messages of another.
     pub(super) fn hear_from(&mut self, by: Origin, highest: u64, now: Time) {
+        self.is_remnant = false;
         if by == self.origin {
             self.said = Some(self.said.unwrap_or(0).max(highest));
         }
@@ -145,9 +160,16 @@ impl OriginLog {
 
     /// Notes that `range` came here in a former run. What is not held of it counts as overwritten.
     pub(super) fn remember(&mut self, range: Range, now: Time) {
+        self.is_remnant = false;
         let new: Vec<Range> = self.received.gaps(range).collect();
         new.into_iter().for_each(|gap| self.lose(gap));
         self.hear(range.last, now);
+    }
+
+    /// Notes that no broker has what is missing.
+    pub(super) fn lose_missing(&mut self) {
+        let missing: Vec<Range> = self.missing().collect();
+        missing.into_iter().for_each(|range| self.lose(range));
     }
 
     /// Notes that no broker has `range`.

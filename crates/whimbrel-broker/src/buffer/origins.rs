@@ -1,16 +1,18 @@
 //! The logs of all origins of a channel.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use whimbrel_pubsub::message::Origin;
+use whimbrel_pubsub::message::{BrokerId, Origin};
 
 use super::origin_log::OriginLog;
 use super::places::LogIndex;
 use super::settings::ChannelSettings;
 use crate::Time;
 
-/// The most origins. Beyond, one of which nothing is held is forgotten: first those of which nothing ever came, then the one that was silent
-/// for the longest.
+/// The most origins. Beyond, one of which nothing is held is forgotten: first those of which nothing ever came, then those of the broker with
+/// the most, then the one that was silent for the longest. If something is held of all, the messages of one of the broker with the most give
+/// way to those of another.
 pub(super) const MOST_ORIGINS: usize = 512;
 
 /// The logs, by index and by origin. The first is the broker's own.
@@ -57,7 +59,7 @@ impl Origins {
     ) -> Option<&mut OriginLog> {
         if !self.by_origin.contains_key(&origin) {
             let index = if self.is_full() {
-                self.forget_one()?
+                self.forget_one(origin.broker)?
             } else {
                 self.logs.push(None);
                 LogIndex(u32::try_from(self.logs.len() - 1).ok()?)
@@ -94,13 +96,41 @@ impl Origins {
         self.logs.iter_mut().filter_map(Option::as_deref_mut)
     }
 
-    fn forget_one(&mut self) -> Option<LogIndex> {
+    /// The run whose messages give way to those of another run, of `broker`: one of the broker that has the most, so that no broker takes the
+    /// place of another, and of these the first by `age`. Peers have more right to a place than others.
+    pub(super) fn to_give_up<T: Ord>(
+        &self,
+        broker: BrokerId,
+        settings: &ChannelSettings,
+        age: impl Fn(&OriginLog) -> T,
+    ) -> Option<&OriginLog> {
+        let runs = self.runs(broker);
+        let others = self.iter().filter(|(index, _)| *index != Self::OWN).map(|(_, log)| log);
+        others.min_by_key(|log| {
+            let of = log.origin.broker;
+            (Reverse(runs.get(&of).copied()), settings.peers.contains(&of), age(log), log.origin)
+        })
+    }
+
+    /// Forgets an origin of which nothing is held for another one, of `broker`.
+    fn forget_one(&mut self, broker: BrokerId) -> Option<LogIndex> {
+        let runs = self.runs(broker);
         let idle = self.iter().filter(|(index, log)| *index != Self::OWN && log.held.is_empty());
         let (index, origin) = idle
-            .min_by_key(|(_, log)| (!log.received.is_empty(), log.heard))
+            .min_by_key(|(_, log)| {
+                let of_broker = runs.get(&log.origin.broker).copied();
+                (!log.received.is_empty(), Reverse(of_broker), log.heard)
+            })
             .map(|(index, log)| (index, log.origin))?;
         self.by_origin.remove(&origin);
         self.forgotten += 1;
         Some(index)
+    }
+
+    /// How many runs of each broker there are, with one more of `broker`.
+    fn runs(&self, broker: BrokerId) -> BTreeMap<BrokerId, usize> {
+        let mut runs = BTreeMap::from([(broker, 1)]);
+        self.by_origin.keys().for_each(|origin| *runs.entry(origin.broker).or_default() += 1);
+        runs
     }
 }

@@ -6,6 +6,7 @@ use whimbrel_pubsub::coverage::{Range, Ranges};
 use whimbrel_pubsub::message::{Hlc, LAST_SEQUENCE, Message, Stamp};
 
 use super::channel::Channel;
+use super::hybrid::LATEST;
 use super::newer::Newness;
 use super::origins::Origins;
 use super::places::LogIndex;
@@ -31,8 +32,6 @@ pub enum Received {
     Taken,
     /// It is here already, or was.
     Known,
-    /// It cannot be kept now, and is still missing.
-    Deferred,
 }
 
 impl Channel {
@@ -67,13 +66,14 @@ impl Channel {
         }
         let partition = self.partition_of(&message);
         let ordinal = self.ordinals[usize::from(partition.0)] + 1;
-        let published = self.clock.tick(now.wall_ms);
+        let published = self.clock.tick_after(self.replaced(&message), now.wall_ms);
         let stamp = Stamp { origin: self.own, sequence, partition, ordinal, published };
         keep(&stamp)?;
         self.ordinals[usize::from(partition.0)] = ordinal;
         if let Some(publication) = message.publication() {
             self.publications.note(publication, stamp);
         }
+        self.retain(stamp, &message, Duration::ZERO, now);
         self.store(Origins::OWN, stamp, message, Duration::ZERO, now);
         Ok(Published::Taken(stamp))
     }
@@ -95,23 +95,26 @@ impl Channel {
         age: Duration,
         now: Now,
     ) -> Result<Received, Refusal> {
-        self.receive_if(stamp, message, age, now, || true)
+        let received = self.take(stamp, &message, age, now)?;
+        if received == Received::Taken {
+            self.retain(stamp, &message, age, now);
+        }
+        Ok(received)
     }
 
-    /// Takes a message as [`Channel::receive`] does, if `keep` keeps it. Otherwise it is still missing.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn receive_if(
+    /// Takes a message of another broker, or of a former run, as [`Channel::receive`] does, but not as a last value.
+    pub(super) fn take(
         &mut self,
         stamp: Stamp,
-        message: Message,
+        message: &Message,
         age: Duration,
         now: Now,
-        keep: impl FnOnce() -> bool,
     ) -> Result<Received, Refusal> {
         if usize::from(stamp.partition.0) >= self.partitions.len() {
             return Err(Refusal::Partition(stamp.partition));
+        }
+        if stamp.published > LATEST {
+            return Err(Refusal::TooLate(stamp.published));
         }
         let index = self.index_for(&stamp, now.time)?;
         let Some(log) = self.origins.at(index) else { return Err(Refusal::TooManyOrigins) };
@@ -121,16 +124,13 @@ impl Channel {
         if stamp.origin == self.own {
             return Err(Refusal::NotPublishedHere);
         }
-        if !keep() {
-            return Ok(Received::Deferred);
-        }
         self.clock.observe(stamp.published, now.wall_ms);
         if let Some(publication) = message.publication()
             && !planted(Mutant::RepeatedTakenAfterFailOver)
         {
             self.publications.note(publication, stamp);
         }
-        self.store(index, stamp, message, age, now);
+        self.store(index, stamp, message.clone(), age, now);
         Ok(Received::Taken)
     }
 
@@ -140,11 +140,22 @@ impl Channel {
         if !is_configured || !(1..=LAST_SEQUENCE).contains(&stamp.sequence) {
             return Err(Refusal::Stranger(origin));
         }
-        self.origins.entry(origin, &self.settings, now).ok_or(Refusal::TooManyOrigins)?;
+        if self.origins.entry(origin, &self.settings, now).is_none() {
+            self.give_up_for(stamp)?;
+            self.origins.entry(origin, &self.settings, now).ok_or(Refusal::TooManyOrigins)?;
+        }
         self.origins.index_of(origin).ok_or(Refusal::TooManyOrigins)
     }
 
-    fn check_retained(&self, message: &Message) -> Result<(), Refusal> {
+    /// When what a message replaces was published: the last value of its topic, and the newest message with its key. Whatever the clocks
+    /// say, what is published here comes after what is known here. Everybody else then finds the same, by the times alone.
+    fn replaced(&self, message: &Message) -> Option<Hlc> {
+        let value = self.retained.find(&message.topic_bytes()).filter(|_| message.is_retained());
+        let of_key = self.newest(message).map(|(_, slot)| slot.stamp.published);
+        value.map(|value| value.stamp.published).into_iter().chain(of_key).max()
+    }
+
+    pub(super) fn check_retained(&self, message: &Message) -> Result<(), Refusal> {
         let settings = &self.settings;
         if message.is_retained()
             && !self.retained.has_room(message, settings.most_retained, settings.most_retained_bytes)
@@ -154,14 +165,23 @@ impl Channel {
         Ok(())
     }
 
+    /// Takes a message as the last value of its topic, if it is to be one.
+    fn retain(&mut self, stamp: Stamp, message: &Message, age: Duration, now: Now) {
+        if !message.is_retained() {
+            return;
+        }
+        self.expire(now.time);
+        if self.check_retained(message).is_ok() {
+            let ends = message.lifetime().map(|lifetime| now.time + lifetime.saturating_sub(age));
+            let times = (now.time.before(age), ends);
+            self.retained.offer((stamp, message.clone()), times, self.settings.removed_for, now.time);
+        }
+    }
+
     fn store(&mut self, index: LogIndex, stamp: Stamp, message: Message, age: Duration, now: Now) {
         self.expire(now.time);
         let published = now.time.before(age);
         let wanted_until = message.lifetime().map(|lifetime| now.time + lifetime.saturating_sub(age));
-        if message.is_retained() && self.check_retained(&message).is_ok() {
-            let removed_for = self.settings.removed_for;
-            self.retained.offer((stamp, message.clone()), wanted_until, removed_for, now.time);
-        }
         let Some(log) = self.origins.at_mut(index) else { return };
         log.receive(stamp.sequence, stamp.partition, now.time);
         if log.give_up().is_some() {

@@ -1,6 +1,6 @@
 //! Why a message is not taken.
 
-use whimbrel_pubsub::message::{Origin, PartitionId};
+use whimbrel_pubsub::message::{Hlc, Origin, PartitionId};
 
 /// Why a channel does not take a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -18,8 +18,13 @@ pub enum Refusal {
     /// Another broker uses this broker's origin, or sends what this broker has not published.
     #[error("another broker published as this one: two brokers have one id")]
     NotPublishedHere,
-    /// There are as many origins as there may be.
-    #[error("the channel has messages of 512 origins")]
+    /// The message says that it was published after the year 9999.
+    #[error("the message says that it was published {} ms after 1970, which is after the year 9999", .0.0 >> 16)]
+    TooLate(Hlc),
+    /// There are as many origins as there may be, and this one is the oldest run of the broker with the most.
+    #[error(
+        "the channel has messages of 512 origins, and this is an older run of the broker with the most of them"
+    )]
     TooManyOrigins,
     /// The origin gave all its sequences.
     #[error("the origin gave all its sequences; restart the broker")]

@@ -1,9 +1,11 @@
 //! Slots that are emptied.
 
-use whimbrel_pubsub::message::PartitionId;
+use whimbrel_pubsub::message::{PartitionId, Stamp};
 
 use super::channel::Channel;
+use super::origin_log::OriginLog;
 use super::places::SlotId;
+use super::refusal::Refusal;
 use crate::Time;
 
 /// Why a slot is emptied.
@@ -15,6 +17,8 @@ enum Why {
     TooOld,
     /// The message's lifetime ended.
     Expired,
+    /// There were too many runs of its broker.
+    GivenUp,
 }
 
 impl Channel {
@@ -36,6 +40,28 @@ impl Channel {
         }
     }
 
+    /// Gives up the messages of another run, so that one whose first message has this stamp gets a place. That is the run of the broker with the
+    /// most whose newest message was published first: brokers that hold the same give up the same.
+    ///
+    /// # Errors
+    /// The new run would have to give way itself.
+    pub(super) fn give_up_for(&mut self, stamp: &Stamp) -> Result<(), Refusal> {
+        let newest = |log: &OriginLog| {
+            let slot = log.held.last_key_value().and_then(|(_, slot)| self.slot(*slot));
+            slot.map(|slot| slot.stamp.published)
+        };
+        let broker = stamp.origin.broker;
+        let given_up =
+            self.origins.to_give_up(broker, &self.settings, newest).ok_or(Refusal::TooManyOrigins)?;
+        if given_up.origin.broker == broker && newest(given_up) >= Some(stamp.published) {
+            return Err(Refusal::TooManyOrigins);
+        }
+        let slots: Vec<_> = given_up.held.values().copied().collect();
+        slots.into_iter().for_each(|slot| self.release(slot, Why::GivenUp));
+        self.runs_given_up += 1;
+        Ok(())
+    }
+
     fn release(&mut self, id: SlotId, why: Why) {
         let Some(slot) = self.slots.remove(id) else { return };
         if let Some(end) = slot.ends() {
@@ -45,7 +71,7 @@ impl Channel {
         self.newest.remove(&slot.message, id);
         let partition = &mut self.partitions[usize::from(slot.stamp.partition.0)];
         partition.release(&slot.facts, why == Why::Overwritten);
-        if why == Why::TooOld {
+        if matches!(why, Why::TooOld | Why::GivenUp) {
             partition.overwritten += 1;
         }
         if let Some(log) = self.origins.at_mut(slot.log) {

@@ -17,6 +17,6 @@ mod window;
 
 pub use copies::Copies;
 pub use reader::{Begin, Next, Reader, TooManyGaps};
-pub use succession::{Known, Life, Step};
+pub use succession::{Claim, Known, Life, Step};
 pub use wanted::wanted;
 pub use window::{WINDOW, WINDOW_BYTES, Window};

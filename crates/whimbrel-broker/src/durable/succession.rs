@@ -2,6 +2,10 @@
 //!
 //! Brokers hear of subscriptions in any order, and again and again. Whatever the order, all come to know the same.
 
+use std::cmp::Ordering;
+
+use whimbrel_pubsub::message::BrokerId;
+
 use crate::mutants::{Mutant, planted};
 
 /// A life of a name: from when the subscription was made to when it was ended.
@@ -11,6 +15,15 @@ pub struct Life {
     pub born: u64,
     /// How often it was attached.
     pub generation: u64,
+}
+
+/// An attachment of a subscription, at a broker. Of two in one life, the greater goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Claim {
+    /// How often the subscription was attached, this time included.
+    pub generation: u64,
+    /// The broker that serves it.
+    pub broker: BrokerId,
 }
 
 /// The knowledge about a name.
@@ -49,6 +62,13 @@ impl Life {
     }
 }
 
+impl Claim {
+    /// Whether it has to end for the sake of another one.
+    pub fn gives_way_to(self, other: Self) -> bool {
+        if planted(Mutant::TiesStay) { self.generation < other.generation } else { self < other }
+    }
+}
+
 impl Known {
     /// The life, whether it has ended or not.
     pub fn life(self) -> Option<Life> {
@@ -58,10 +78,17 @@ impl Known {
         }
     }
 
-    /// Another broker has the subscription.
-    pub fn hear_alive(self, told: Life) -> Step {
+    /// Another broker has the subscription. `selection` compares what it selects there with what it selects here, in an order that all brokers
+    /// use; it is equal if nothing is known here.
+    pub fn hear_alive(self, told: Life, selection: Ordering) -> Step {
         match self {
             Self::Nothing => Step::Begin(told),
+            // Two made the name without hearing of each other. All brokers have to choose the same one.
+            Self::Alive(known) if selection.is_ne() => {
+                let is_later =
+                    (told.born, told.generation, selection) > (known.born, known.generation, Ordering::Equal);
+                if is_later && !planted(Mutant::RivalsStay) { Step::Begin(told) } else { Step::Keep }
+            }
             Self::Alive(known) if known.is_same(told) => {
                 let joined = known.joined(told);
                 let joined = if planted(Mutant::OlderGenerationWins) {
@@ -128,30 +155,69 @@ mod tests {
         (1_u64..4, 1_u64..4).prop_map(|(born, generation)| Life { born, generation })
     }
 
-    fn after(known: Known, (is_alive, told): (bool, Life)) -> Known {
-        let step = if is_alive { known.hear_alive(told) } else { known.hear_ended(told) };
+    /// What is known of a name, and what it selects.
+    type Whole = (Known, u8);
+
+    fn after((known, selects): Whole, (is_alive, told, told_selects): (bool, Life, u8)) -> Whole {
+        let selection = match known {
+            Known::Alive(_) => told_selects.cmp(&selects),
+            _ => Ordering::Equal,
+        };
+        let step = if is_alive { known.hear_alive(told, selection) } else { known.hear_ended(told) };
         match step {
-            Step::Keep => known,
-            Step::GoOn(life) | Step::Begin(life) => Known::Alive(life),
-            Step::End(life) => Known::Ended(life),
+            Step::Keep => (known, selects),
+            Step::GoOn(life) => (Known::Alive(life), selects),
+            Step::Begin(life) => (Known::Alive(life), told_selects),
+            Step::End(life) => (Known::Ended(life), 0),
         }
     }
 
     proptest! {
         #[test]
         fn all_come_to_know_the_same_in_whatever_order(
-            told in proptest::collection::vec((any::<bool>(), life()), 0..8),
+            told in proptest::collection::vec((any::<bool>(), life(), 1_u8..4), 0..8),
             rotation in 0_usize..8,
         ) {
-            let one = told.iter().fold(Known::Nothing, |known, told| after(known, *told));
+            let nothing = (Known::Nothing, 0);
+            let one = told.iter().fold(nothing, |known, told| after(known, *told));
             let mut other = told.clone();
             other.reverse();
             if !other.is_empty() {
                 let middle = rotation % other.len();
                 other.rotate_left(middle);
             }
-            let other = other.iter().chain(&told).fold(Known::Nothing, |known, told| after(known, *told));
+            let other = other.iter().chain(&told).fold(nothing, |known, told| after(known, *told));
             prop_assert_eq!(one, other);
+        }
+
+        /// Also if nobody knows when it was made. Each tells the other until neither learns anything.
+        #[test]
+        fn regression_two_that_made_one_name_agree_and_fall_silent(
+            one in (0_u64..3, 1_u64..4, 1_u8..4),
+            other in (0_u64..3, 1_u64..4, 1_u8..4),
+        ) {
+            let whole = |(born, generation, selects)| (Known::Alive(Life { born, generation }), selects);
+            let (mut one, mut other) = (whole(one), whole(other));
+            let hear = |(known, selects): Whole, told: Whole| {
+                let life = told.0.life().unwrap();
+                after((known, selects), (true, life, told.1))
+            };
+            for _ in 0..2 {
+                other = hear(other, one);
+                one = hear(one, other);
+            }
+            prop_assert_eq!(one, other);
+            prop_assert_eq!(hear(one, other), one);
+        }
+
+        #[test]
+        fn of_two_attachments_exactly_one_gives_way(
+            one in (1_u64..3, 1_u64..4),
+            other in (1_u64..3, 1_u64..4),
+        ) {
+            let claim = |(generation, broker)| Claim { generation, broker: BrokerId(broker) };
+            let (one, other) = (claim(one), claim(other));
+            prop_assert_eq!(one.gives_way_to(other) != other.gives_way_to(one), one != other);
         }
     }
 
@@ -159,11 +225,23 @@ mod tests {
     fn an_end_counts_for_its_life_and_not_for_the_next() {
         let life = |born, generation| Life { born, generation };
         let ended = Known::Ended(life(5, 2));
-        assert_eq!(ended.hear_alive(life(5, 9)), Step::Keep, "one that was attached behind the end's back");
-        assert_eq!(ended.hear_alive(life(0, 9)), Step::Keep, "one that only its subscriber knew");
-        assert_eq!(ended.hear_alive(life(6, 1)), Step::Begin(life(6, 1)));
+        assert_eq!(
+            ended.hear_alive(life(5, 9), Ordering::Equal),
+            Step::Keep,
+            "one that was attached behind the end's back"
+        );
+        assert_eq!(
+            ended.hear_alive(life(0, 9), Ordering::Equal),
+            Step::Keep,
+            "one that only its subscriber knew"
+        );
+        assert_eq!(ended.hear_alive(life(6, 1), Ordering::Equal), Step::Begin(life(6, 1)));
         assert_eq!(Known::Alive(life(6, 1)).hear_ended(life(5, 2)), Step::Keep);
-        assert_eq!(Known::Alive(life(5, 3)).hear_alive(life(5, 2)), Step::Keep, "an older generation");
-        assert_eq!(Known::Alive(life(0, 3)).hear_alive(life(5, 2)), Step::GoOn(life(5, 3)));
+        assert_eq!(
+            Known::Alive(life(5, 3)).hear_alive(life(5, 2), Ordering::Equal),
+            Step::Keep,
+            "an older generation"
+        );
+        assert_eq!(Known::Alive(life(0, 3)).hear_alive(life(5, 2), Ordering::Equal), Step::GoOn(life(5, 3)));
     }
 }

@@ -11,7 +11,7 @@ use whimbrel_pubsub::message::ChannelId;
 use super::alike::{Alike, Form, Sink};
 use super::attached::ClientId;
 use super::core::Hub;
-use super::register::{Client, Promise, SubscriberRecord};
+use super::register::{Client, SubscriberRecord, SubscriptionKind};
 use super::room::Room;
 use super::signal::Signal;
 use crate::Time;
@@ -180,13 +180,18 @@ impl Hub {
 
 impl Attachment {
     /// Enters it for those who run the broker, as this client's. One that is not entered is in no report.
-    pub fn introduce(&mut self, client: &Arc<Client>, promise: Promise) {
+    pub fn introduce(&mut self, client: &Arc<Client>, kind: SubscriptionKind) {
         let (channels, since) = (self.channels(), self.hub.clock.time());
         let (client, signal) = (Arc::clone(client), Arc::clone(&self.signal));
         let record =
-            SubscriberRecord::new(client, promise, &self.selection, signal, channels.into_iter(), since);
+            SubscriberRecord::new(client, kind, &self.selection, signal, channels.into_iter(), since);
         self.record = Some(self.hub.register().subscribe(record));
         self.on_read(false);
+    }
+
+    /// Its record, if it was introduced.
+    pub fn record(&self) -> Option<Arc<SubscriberRecord>> {
+        self.record.as_ref().map(|(_, record)| Arc::clone(record))
     }
 
     /// Has its places known.

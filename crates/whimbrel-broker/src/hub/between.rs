@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use whimbrel_pubsub::coverage::Range;
-use whimbrel_pubsub::message::{ChannelId, Message, Origin, Stamp};
+use whimbrel_pubsub::message::{ChannelId, Hlc, Message, Origin, Stamp};
 
 use super::core::Hub;
 use super::publishing::Finding;
 use super::room::Room;
 use super::signal::Signal;
-use crate::buffer::{GapAnswer, GapRequest, Received, Refusal};
+use crate::buffer::{self, GapAnswer, GapRequest, Received, Refusal};
 
 /// Wakes a link to another broker when something was published here.
 #[derive(Debug)]
@@ -56,6 +56,11 @@ impl Hub {
         Some(received)
     }
 
+    /// Whether a broker that says this time has a clock that is too far ahead for its last values to be taken from it.
+    pub fn is_far_ahead(&self, published: Hlc) -> bool {
+        buffer::is_far_ahead(published, self.clock.now().wall_ms)
+    }
+
     /// The highest own sequence of each channel.
     pub fn own_highest(&self) -> BTreeMap<ChannelId, u64> {
         self.rooms.iter().map(|room| (room.id(), room.own_highest())).collect()
@@ -77,7 +82,8 @@ impl Hub {
     pub fn poll_requests(&self) -> Vec<(ChannelId, GapRequest)> {
         let now = self.clock.time();
         let all = self.rooms.iter().flat_map(|room| {
-            let requests = room.write().poll_requests(now);
+            let mut requests = room.write().poll_requests(now);
+            requests.extend(room.poll_fetches(now));
             requests.into_iter().map(|request| (room.id(), request))
         });
         all.collect()

@@ -26,12 +26,12 @@ pub struct Confirming {
 }
 
 impl Hub {
-    /// Enters a link with the run `origin` of another broker. It begins with all of its messages that are on disk here.
-    pub fn confirm_to(self: &Arc<Self>, origin: Origin) -> Confirming {
+    /// Enters a link with the run `origin` of another broker that carries these channels. It begins with all of its messages that are on disk here.
+    pub fn confirm_to(self: &Arc<Self>, origin: Origin, channels: &[ChannelId]) -> Confirming {
         let signal = Arc::new(Signal::default());
         signal.wake();
         let follow = |room: &Room| (room.id(), room.logging().follow(Arc::clone(&signal)));
-        let numbers = self.rooms.iter().map(follow).collect();
+        let numbers = self.rooms.iter().filter(|room| channels.contains(&room.id())).map(follow).collect();
         Confirming { hub: Arc::clone(self), origin, signal, numbers, told: BTreeMap::new() }
     }
 
@@ -68,7 +68,7 @@ impl Confirming {
     /// The next ranges of a channel that were not told yet. `None`: there are none now.
     pub fn take_next(&mut self) -> Option<(ChannelId, Origin, Vec<Range>)> {
         self.signal.look();
-        for room in &self.hub.rooms {
+        for room in self.numbers.iter().filter_map(|(channel, _)| self.hub.room(*channel)) {
             let told = self.told.entry(room.id()).or_default();
             let new = room.logging().stored().beyond(self.origin, told, MOST_RANGES);
             if !new.is_empty() {

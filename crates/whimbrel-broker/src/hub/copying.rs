@@ -1,6 +1,6 @@
 //! The wait until other brokers have a message on disk.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -32,6 +32,8 @@ pub(super) struct Copying {
 #[derive(Debug)]
 struct Inner {
     copies: Copies,
+    /// The peers that can keep the channel on disk.
+    keepers: BTreeSet<BrokerId>,
     /// Those that wait, each with a number of its own.
     wakers: BTreeMap<(Origin, u64, u64), Waker>,
     last: u64,
@@ -57,7 +59,7 @@ impl Copying {
         members: Arc<Members>,
     ) -> Self {
         let copies = Copies::new(own, peers, needed);
-        let inner = Mutex::new(Inner { copies, wakers: BTreeMap::new(), last: 0 });
+        let inner = Mutex::new(Inner { copies, keepers: BTreeSet::new(), wakers: BTreeMap::new(), last: 0 });
         Self { inner, members, peers: peers.to_vec(), needed, within }
     }
 
@@ -66,13 +68,27 @@ impl Copying {
         self.within
     }
 
-    /// Checks that enough brokers are linked for a message to be copied.
+    /// A broker says whether it can keep the channel on disk.
+    pub(super) fn meet(&self, broker: BrokerId, keeps: bool) {
+        let mut inner = self.inner();
+        if keeps && self.peers.contains(&broker) {
+            inner.keepers.insert(broker);
+        } else {
+            inner.keepers.remove(&broker);
+        }
+    }
+
+    /// Checks that enough brokers that can keep a copy are linked.
     pub(super) fn check(&self) -> Result<(), Refusal> {
         if self.needed == 0 {
             return Ok(());
         }
-        let linked = self.peers.iter().filter(|peer| self.members.is_linked(**peer)).count();
-        if linked >= self.needed { Ok(()) } else { Err(self.refusal(linked)) }
+        let linked: Vec<_> = self.peers.iter().filter(|peer| self.members.is_linked(**peer)).collect();
+        let keep = {
+            let inner = self.inner();
+            linked.iter().filter(|peer| inner.keepers.contains(peer)).count()
+        };
+        if keep >= self.needed { Ok(()) } else { Err(self.refusal(keep, linked.len() - keep)) }
     }
 
     /// Returns the wait for a message; `None` if no copy is needed.
@@ -112,12 +128,20 @@ impl Copying {
         if self.needed == 0 { Vec::new() } else { self.inner().copies.sought(MOST_ASKED) }
     }
 
-    fn refusal(&self, have: usize) -> Refusal {
-        let (wanted, have) = (self.needed + 1, have + 1);
+    /// The refusal if so few of the linked brokers keep the channel, and so many do not.
+    fn refusal(&self, keep: usize, others: usize) -> Refusal {
+        let (wanted, have) = (self.needed + 1, keep + 1);
         let brokers = if have == 1 { "only this broker is" } else { "too few brokers are" };
+        let not_counted = if others == 0 {
+            String::new()
+        } else {
+            format!(
+                "; {others} that are linked do not count, since the channel is not durable there, or not there at all"
+            )
+        };
         let why = format_args!(
-            "a message of this channel has to be on {wanted} brokers' disks, and {brokers} within reach ({have}): publish it again later, or lower \
-             `replicas`"
+            "a message of this channel has to be on {wanted} brokers' disks, and {brokers} within reach ({have}){not_counted}: publish it again later, \
+             or lower `replicas`"
         );
         Refusal::new(RefusalCode::Unavailable, why)
     }
@@ -188,7 +212,7 @@ mod tests {
     }
 
     fn copying(within: Duration) -> (Arc<Members>, Arc<Copying>) {
-        let members = Arc::new(Members::new([PEER]));
+        let members = Arc::<Members>::default();
         let copying = Arc::new(Copying::new(OWN, &[PEER], (1, within), Arc::clone(&members)));
         (members, copying)
     }
@@ -198,6 +222,7 @@ mod tests {
         let (members, copying) = copying(Duration::from_secs(3_600));
         assert!(copying.check().unwrap_err().reason.contains("on 2 brokers' disks"));
         let _link = members.join(PEER);
+        copying.meet(PEER, true);
         assert!(copying.check().is_ok());
         let waiting = tokio::spawn(copying.wait(&stamp(3)).unwrap());
         tokio::task::yield_now().await;
@@ -205,6 +230,22 @@ mod tests {
         assert!(waiting.await.unwrap().is_ok());
         assert!(copying.inner().wakers.is_empty());
         assert!(copying.wait(&stamp(2)).unwrap().await.is_ok(), "it was confirmed before");
+    }
+
+    /// The publisher would be accepted, and then wait for nothing.
+    #[tokio::test]
+    async fn regression_a_broker_that_does_not_keep_the_channel_is_no_possible_copy() {
+        let (members, copying) = copying(Duration::from_secs(3_600));
+        copying.meet(PEER, true);
+        assert!(copying.check().is_err(), "it is not linked");
+        let _link = members.join(PEER);
+        assert!(copying.check().is_ok());
+        copying.meet(PEER, false);
+        let refused = copying.check().unwrap_err();
+        assert!(refused.reason.contains("1 that are linked do not count"), "{refused:?}");
+        copying.meet(BrokerId(9), true);
+        let _stranger = members.join(BrokerId(9));
+        assert!(copying.check().is_err(), "it is none of the configured peers");
     }
 
     #[tokio::test]

@@ -1,5 +1,6 @@
 //! The hub: what it consists of, and how it begins.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -61,8 +62,7 @@ impl Hub {
     ) -> Arc<Self> {
         let own = Origin { broker: name.broker, epoch: random() };
         let clock = Clock::start();
-        let peers = channels.iter().flat_map(|rules| rules.settings.peers.iter().copied());
-        let members = Arc::new(Members::new(peers));
+        let members = Arc::<Members>::default();
         let room = |rules| Room::new(rules, own, Arc::clone(&members), clock.now().time);
         let rooms = channels.into_iter().map(room).collect();
         let table = RwLock::new(Table::new(limits));
@@ -110,8 +110,8 @@ impl Hub {
     pub fn tick(&self) {
         let now = self.clock.now();
         for room in &self.rooms {
-            room.expire(now.time);
-            room.logging().append_again();
+            room.expire(now);
+            room.catch_up(now);
         }
     }
 
@@ -130,8 +130,12 @@ impl Hub {
 
     /// Looks at how all clients get on. Call it every [`LOOK`](super::LOOK). Returns what has changed.
     pub fn look(&self) -> Vec<Change> {
-        let ends = self.rooms.iter().map(|room| (room.id(), room.read().end()));
-        self.register.look(self.clock.time(), ends.collect())
+        self.register.look(self.clock.time(), self.ends())
+    }
+
+    /// Returns the end of each channel: the number of messages that have arrived.
+    pub fn ends(&self) -> BTreeMap<ChannelId, u64> {
+        self.rooms.iter().map(|room| (room.id(), room.read().end())).collect()
     }
 
     /// Returns a report on each channel.

@@ -5,8 +5,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 use whimbrel_pubsub::coverage::Delivery;
+use whimbrel_pubsub::message::ChannelId;
 
 use super::seats::Counted;
+
+/// A message for a group, with its channel.
+type Item = (ChannelId, Delivery);
 
 /// The most messages that a member has and has not settled.
 pub(super) const MOST_UNSETTLED: usize = 64;
@@ -25,7 +29,7 @@ pub(super) struct Group {
 struct Inner {
     members: BTreeMap<u64, Member>,
     /// Messages of members that left, for whoever has room first.
-    returned: VecDeque<Delivery>,
+    returned: VecDeque<Item>,
     last: u64,
     /// The member that got the last message.
     turn: u64,
@@ -36,7 +40,7 @@ struct Inner {
 struct Member {
     /// Wakes the member. `None`: it is away, and gets nothing.
     notify: Option<Arc<Notify>>,
-    inbox: VecDeque<Delivery>,
+    inbox: VecDeque<Item>,
     unsettled: usize,
     bytes: usize,
 }
@@ -54,7 +58,7 @@ pub struct Seat {
 pub struct Receipt {
     group: Arc<Group>,
     number: u64,
-    delivery: Option<Delivery>,
+    item: Option<Item>,
 }
 
 impl Group {
@@ -85,10 +89,10 @@ impl Group {
     }
 
     /// Gives messages to members: those that came back first, then these, each to the member that has the fewest.
-    pub(super) fn hand_out(&self, deliveries: impl IntoIterator<Item = Delivery>) {
+    pub(super) fn hand_out(&self, items: impl IntoIterator<Item = Item>) {
         let mut inner = self.inner();
         let inner = &mut *inner;
-        inner.returned.extend(deliveries);
+        inner.returned.extend(items);
         while !inner.returned.is_empty() {
             let turn = inner.turn;
             let fewest = inner.members.iter().filter(|(_, member)| member.room() > 0);
@@ -96,20 +100,19 @@ impl Group {
             let fewest =
                 fewest.min_by_key(|(number, member)| (member.unsettled, number.wrapping_sub(turn + 1)));
             let Some(number) = fewest.map(|(number, _)| *number) else { return };
-            let Some((member, delivery)) = inner.members.get_mut(&number).zip(inner.returned.pop_front())
-            else {
+            let Some((member, item)) = inner.members.get_mut(&number).zip(inner.returned.pop_front()) else {
                 return;
             };
             inner.turn = number;
-            member.give(delivery);
+            member.give(item);
         }
     }
 
     /// A member is done with a message.
-    fn settle(&self, number: u64, delivery: &Delivery) {
+    fn settle(&self, number: u64, item: &Item) {
         if let Some(member) = self.inner().members.get_mut(&number) {
             member.unsettled -= 1;
-            member.bytes -= bytes_of(delivery);
+            member.bytes -= bytes_of(item);
         }
         self.notify.notify_one();
     }
@@ -121,9 +124,9 @@ impl Group {
 
 impl Inner {
     /// Takes back messages in front of those that came back before.
-    fn take_back(&mut self, deliveries: VecDeque<Delivery>) {
-        for delivery in deliveries.into_iter().rev() {
-            self.returned.push_front(delivery);
+    fn take_back(&mut self, items: VecDeque<Item>) {
+        for item in items.into_iter().rev() {
+            self.returned.push_front(item);
         }
     }
 }
@@ -136,17 +139,17 @@ impl Member {
         MOST_UNSETTLED.saturating_sub(self.unsettled)
     }
 
-    fn give(&mut self, delivery: Delivery) {
+    fn give(&mut self, item: Item) {
         self.unsettled += 1;
-        self.bytes += bytes_of(&delivery);
-        self.inbox.push_back(delivery);
+        self.bytes += bytes_of(&item);
+        self.inbox.push_back(item);
         if let Some(notify) = &self.notify {
             notify.notify_one();
         }
     }
 
     /// Takes what it did not look at away from it.
-    fn empty(&mut self) -> VecDeque<Delivery> {
+    fn empty(&mut self) -> VecDeque<Item> {
         let inbox = std::mem::take(&mut self.inbox);
         self.unsettled -= inbox.len();
         self.bytes -= inbox.iter().map(bytes_of).sum::<usize>();
@@ -154,16 +157,16 @@ impl Member {
     }
 }
 
-fn bytes_of(delivery: &Delivery) -> usize {
+fn bytes_of((_, delivery): &Item) -> usize {
     delivery.message.encoded().len()
 }
 
 impl Seat {
-    /// The next message, with what settles it.
-    pub fn take(&mut self) -> Option<(Delivery, Receipt)> {
-        let delivery = self.group.inner().members.get_mut(&self.number)?.inbox.pop_front()?;
-        let group = Arc::clone(&self.group);
-        Some((delivery.clone(), Receipt { group, number: self.number, delivery: Some(delivery) }))
+    /// The next message with its channel, and what settles it.
+    pub fn take(&mut self) -> Option<(ChannelId, Delivery, Receipt)> {
+        let item = self.group.inner().members.get_mut(&self.number)?.inbox.pop_front()?;
+        let (group, (channel, delivery)) = (Arc::clone(&self.group), item.clone());
+        Some((channel, delivery, Receipt { group, number: self.number, item: Some(item) }))
     }
 
     /// Whether there is a message.
@@ -207,17 +210,17 @@ impl Drop for Seat {
 impl Receipt {
     /// The member has the message.
     pub fn settle(mut self) {
-        if let Some(delivery) = self.delivery.take() {
-            self.group.settle(self.number, &delivery);
+        if let Some(item) = self.item.take() {
+            self.group.settle(self.number, &item);
         }
     }
 }
 
 impl Drop for Receipt {
     fn drop(&mut self) {
-        if let Some(delivery) = self.delivery.take() {
-            self.group.settle(self.number, &delivery);
-            self.group.inner().returned.push_front(delivery);
+        if let Some(item) = self.item.take() {
+            self.group.settle(self.number, &item);
+            self.group.inner().returned.push_front(item);
             self.group.notify.notify_one();
         }
     }
@@ -235,18 +238,18 @@ mod tests {
         group.join(Arc::default(), Arc::<Seats>::default().take(0).unwrap())
     }
 
-    fn delivery(sequence: u64) -> Delivery {
+    fn delivery(sequence: u64) -> Item {
         let message = Draft { topic: "t", ..Draft::default() }.finish().unwrap();
         let origin = Origin { broker: BrokerId(1), epoch: 1 };
         let stamp =
             Stamp { origin, sequence, partition: PartitionId(0), ordinal: sequence, published: Hlc::at(1) };
         let cover = Cover { origin, range: Range::new(sequence, sequence).unwrap() };
-        Delivery { cover, stamp, message, recovered: false, late: false, retained: false }
+        (ChannelId(0), Delivery { cover, stamp, message, recovered: false, late: false, retained: false })
     }
 
     fn take(seat: &mut Seat) -> (Vec<u64>, Vec<Receipt>) {
         std::iter::from_fn(|| seat.take())
-            .map(|(delivery, receipt)| (delivery.stamp.sequence, receipt))
+            .map(|(_, delivery, receipt)| (delivery.stamp.sequence, receipt))
             .unzip()
     }
 

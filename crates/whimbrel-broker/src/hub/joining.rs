@@ -110,12 +110,12 @@ async fn run(hub: Arc<Hub>, key: Key, group: Arc<Group>, mut attachment: Attachm
         let progress = if room == 0 {
             Progress::Idle
         } else {
-            let mut sink = |_: ChannelId, told: Told| {
+            let mut sink = |channel: ChannelId, told: Told| {
                 // Last values are not for groups.
                 if let Told::Delivery(delivery) = told
                     && !delivery.retained
                 {
-                    batch.push(delivery);
+                    batch.push((channel, delivery));
                 }
                 batch.len() < room
             };

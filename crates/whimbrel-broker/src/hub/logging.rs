@@ -9,6 +9,7 @@ use whimbrel_pubsub::coverage::{Range, Ranges};
 use whimbrel_pubsub::message::{Message, Origin, Stamp};
 
 use super::links::Links;
+use super::owed::Owed;
 use super::signal::Signal;
 use super::stored::Stored;
 use crate::Now;
@@ -37,6 +38,8 @@ pub struct DurableRules {
     pub when: Durability,
     /// The settings of its log.
     pub log: LogSettings,
+    /// Whether its last values are kept on disk, be its messages or not.
+    pub last_values: bool,
     /// On how many brokers' disks a message is when it is acknowledged. Default: 2 if there are peers, else 1. Never more than there
     /// are brokers.
     pub replicas: Option<usize>,
@@ -47,7 +50,7 @@ pub struct DurableRules {
 impl Default for DurableRules {
     fn default() -> Self {
         let (when, log) = (Durability::default(), LogSettings::default());
-        Self { when, log, replicas: None, acknowledge_within: Duration::from_secs(10) }
+        Self { when, log, last_values: false, replicas: None, acknowledge_within: Duration::from_secs(10) }
     }
 }
 
@@ -66,6 +69,8 @@ pub(super) struct Logging {
     stored: Arc<Stored>,
     /// Messages of other brokers that are not on disk yet.
     later: Later,
+    /// Those for which too much waited already.
+    owed: Owed,
     /// The positions of messages that could not be read.
     unreadable: Mutex<Ranges>,
     /// Durable subscriptions that are attached, and links that tell what is stored.
@@ -91,6 +96,7 @@ impl Logging {
     pub(super) fn end(&self) {
         self.is_on.store(false, Ordering::Release);
         self.later.clear();
+        self.owed.clear();
     }
 
     /// The log, while messages are appended to it.
@@ -115,10 +121,34 @@ impl Logging {
         self.log().map(|log| log.append(&entry(message.clone()))).transpose()
     }
 
-    /// Appends a message of another broker, if the channel is durable now. Returns whether it is kept; if not, it has to come again.
+    /// Appends a message of another broker, if the channel is durable now. If too much waits for the disk, the log gets it later. Returns
+    /// whether it is appended.
     pub(super) fn keep(&self, stamp: &Stamp, message: &Message, age: Duration, now: Now) -> bool {
-        let entry = || Entry { stamp: *stamp, arrived_ms: now.wall_ms, age, message: message.clone() };
-        self.log().is_none_or(|log| self.later.append(log, entry()))
+        let Some(log) = self.log() else { return true };
+        let entry = Entry { stamp: *stamp, arrived_ms: now.wall_ms, age, message: message.clone() };
+        let is_kept = self.later.append(log, entry);
+        if is_kept {
+            self.owed.settle(stamp)
+        } else {
+            self.owed.note(stamp)
+        }
+        is_kept
+    }
+
+    /// Appends a message that came before, if it is owed to the log. Returns whether nothing is owed of it then.
+    pub(super) fn pay(&self, stamp: &Stamp, message: &Message, age: Duration, now: Now) -> bool {
+        !self.owed.has(stamp) || self.keep(stamp, message, age, now)
+    }
+
+    /// Whether something is owed to the log, and there is room for it.
+    pub(super) fn may_pay(&self) -> bool {
+        let is_able = || self.log().is_some_and(|log| log.refusal().is_none()) && self.later.has_room();
+        !self.owed.is_empty() && is_able()
+    }
+
+    /// The messages that are owed to the log.
+    pub(super) fn owed(&self) -> &Owed {
+        &self.owed
     }
 
     /// Appends again what did not fit on the disk.

@@ -5,7 +5,9 @@ use whimbrel_pubsub::message::{BrokerId, ChannelId};
 use whimbrel_pubsub::topic::TopicFilter;
 
 use super::core::Hub;
-use super::regions::{ChannelMap, Region};
+use super::logging::Durability;
+use super::regions::ChannelMap;
+use super::room::Room;
 
 impl Hub {
     /// Describes those channels of this broker to another that are for it.
@@ -14,8 +16,15 @@ impl Hub {
         rooms.map(|room| ChannelMap::of(room.rules())).collect()
     }
 
-    /// Meets a broker, called `name`, to which `ours` were described, and which has `theirs`. Returns the channels that both have: these are
-    /// exchanged from now on, and the broker is asked for what is missing of them.
+    /// Those of these channels that this broker can keep on disk.
+    pub fn kept(&self, channels: &[ChannelMap]) -> Vec<ChannelId> {
+        let is_kept = |room: &&Room| room.durability() != Durability::Never && self.keeper.has_folder();
+        let rooms = channels.iter().filter_map(|channel| self.room(channel.id));
+        rooms.filter(is_kept).map(Room::id).collect()
+    }
+
+    /// Meets a broker, called `name`, to which `ours` were described, and which has `theirs`, and can keep some of them on disk, if it says which.
+    /// Returns the channels that both have: these are exchanged from now on, and the broker is asked for what is missing of them.
     ///
     /// # Errors
     /// A channel that both have is not the same.
@@ -24,14 +33,15 @@ impl Hub {
         broker: BrokerId,
         name: String,
         ours: &[ChannelMap],
-        theirs: Vec<ChannelMap>,
+        (theirs, kept): (Vec<ChannelMap>, Option<Vec<ChannelId>>),
     ) -> Result<Vec<ChannelId>, String> {
         let mut shared = Vec::new();
         for channel in ours {
             match theirs.iter().find(|other| other.id == channel.id) {
                 Some(other) if other.digest != channel.digest => {
                     return Err(format!(
-                        "its channel `{}` differs from ours: give all brokers that have it the same `topics` and partitions",
+                        "its channel `{}` differs from ours: give it the same `topics` at both, and partitions with the same `topics`, `key`, \
+                         `from` and `to`; all else may differ",
                         channel.name
                     ));
                 }
@@ -39,21 +49,27 @@ impl Hub {
                 None => {}
             }
         }
-        self.carry(broker, &shared);
-        self.regions.all().insert(broker, Region { broker: name, channels: theirs });
+        self.carry(broker, &shared, |channel| kept.as_ref().is_none_or(|kept| kept.contains(&channel)));
+        self.regions.describe(broker, name, theirs);
         Ok(shared)
     }
 
     /// A broker is none of the cluster any more, so that nothing is expected of it.
     pub fn part(&self, broker: BrokerId) {
-        self.carry(broker, &[]);
-        self.regions.all().remove(&broker);
+        self.carry(broker, &[], |_| false);
+        self.regions.forget(broker);
     }
 
-    /// Has a broker count as one that carries these channels and no others.
-    fn carry(&self, broker: BrokerId, channels: &[ChannelId]) {
+    /// A broker is silent: clients are not sent to it, until it is met again.
+    pub fn stop_advising(&self, broker: BrokerId) {
+        self.regions.forget(broker);
+    }
+
+    /// Has a broker count as one that carries these channels and no others, and keeps some of them on disk.
+    fn carry(&self, broker: BrokerId, channels: &[ChannelId], keeps: impl Fn(ChannelId) -> bool) {
         for room in &self.rooms {
             let carries = channels.contains(&room.id());
+            room.copying().meet(broker, carries && keeps(room.id()));
             if room.peers().contains(&broker) != carries {
                 room.write().carry(broker, carries, self.clock.time());
             }

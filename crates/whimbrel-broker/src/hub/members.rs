@@ -1,19 +1,19 @@
 //! The brokers of the cluster, and which of them are linked.
 
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 use whimbrel_pubsub::message::BrokerId;
 
-/// The configured brokers beside this one.
-#[derive(Debug)]
+use crate::locking::lock;
+
+/// The brokers beside this one that are linked, and what they have told.
+#[derive(Debug, Default)]
 pub(super) struct Members {
-    peers: Vec<BrokerId>,
     linked: Mutex<BTreeMap<BrokerId, Linked>>,
-    /// Whether most have told what they know, at any time of this run.
-    knows: AtomicBool,
+    /// Those that have told what they know, at any time of this run. Only configured brokers are linked.
+    ever_told: Mutex<BTreeSet<BrokerId>>,
     changes: watch::Sender<()>,
 }
 
@@ -33,14 +33,6 @@ pub(super) struct Membership {
 }
 
 impl Members {
-    pub(super) fn new(peers: impl IntoIterator<Item = BrokerId>) -> Self {
-        let mut peers: Vec<_> = peers.into_iter().collect();
-        peers.sort_unstable();
-        peers.dedup();
-        let (linked, knows, changes) = (Mutex::default(), AtomicBool::new(false), watch::Sender::default());
-        Self { peers, linked, knows, changes }
-    }
-
     /// Enters a link with a peer.
     pub(super) fn join(self: &Arc<Self>, peer: BrokerId) -> Membership {
         self.linked().entry(peer).or_default().links += 1;
@@ -53,9 +45,7 @@ impl Members {
         if let Some(linked) = self.linked().get_mut(&peer) {
             linked.has_told = true;
         }
-        if self.have_most_told() {
-            self.knows.store(true, Ordering::Relaxed);
-        }
+        lock(&self.ever_told).insert(peer);
         self.changes.send_replace(());
     }
 
@@ -69,38 +59,33 @@ impl Members {
         self.linked().contains_key(&peer)
     }
 
-    /// The peers that are linked.
-    pub(super) fn all_linked(&self) -> Vec<BrokerId> {
-        self.linked().keys().copied().collect()
-    }
-
-    /// The configured peers that have not told what they know.
-    pub(super) fn silent(&self) -> Vec<BrokerId> {
+    /// Those of these peers that have not told what they know.
+    pub(super) fn silent(&self, peers: &[BrokerId]) -> Vec<BrokerId> {
         let linked = self.linked();
         let has_told = |peer| linked.get(peer).is_some_and(|linked| linked.has_told);
-        self.peers.iter().filter(|peer| !has_told(peer)).copied().collect()
+        peers.iter().filter(|peer| !has_told(peer)).copied().collect()
     }
 
-    /// The configured peers.
-    pub(super) fn peers(&self) -> &[BrokerId] {
-        &self.peers
+    /// Whether most brokers of a channel that these peers carry, and this one, have told what they know since this run began. Then every
+    /// subscription to it that was made before is known here.
+    pub(super) fn know(&self, peers: &[BrokerId]) -> bool {
+        let ever_told = lock(&self.ever_told);
+        is_most(peers.iter().filter(|peer| ever_told.contains(peer)).count(), peers)
     }
 
-    /// Whether most brokers have told what they know since this run began. Then every subscription that was made before is known here.
-    pub(super) fn know_all(&self) -> bool {
-        self.knows.load(Ordering::Relaxed) || self.have_most_told()
-    }
-
-    /// Whether most brokers of the cluster, this one among them, have told what they know.
-    pub(super) fn have_most_told(&self) -> bool {
-        let all = self.peers.len() + 1;
-        let told = all - self.silent().len();
-        2 * told > all
+    /// Whether most brokers of a channel that these peers carry, and this one, are linked and have told what they know.
+    pub(super) fn have_most_told(&self, peers: &[BrokerId]) -> bool {
+        is_most(peers.len() - self.silent(peers).len(), peers)
     }
 
     fn linked(&self) -> MutexGuard<'_, BTreeMap<BrokerId, Linked>> {
         self.linked.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether so many of the peers, with this broker, are most.
+fn is_most(some: usize, peers: &[BrokerId]) -> bool {
+    2 * (some + 1) > peers.len() + 1
 }
 
 impl Drop for Membership {
@@ -123,21 +108,23 @@ mod tests {
 
     #[test]
     fn most_is_more_than_half_and_counts_this_broker() {
-        assert!(Arc::new(Members::new([])).have_most_told(), "1 of 1");
-        let two = Arc::new(Members::new([BrokerId(2)]));
-        assert!(!two.have_most_told(), "1 of 2");
-        let link = two.join(BrokerId(2));
-        let newer = two.join(BrokerId(2));
-        assert!(two.is_linked(BrokerId(2)) && !two.have_most_told(), "it has not told yet");
-        two.on_told(BrokerId(2));
+        let members = Arc::<Members>::default();
+        assert!(members.have_most_told(&[]), "1 of 1");
+        let two = [BrokerId(2)];
+        assert!(!members.have_most_told(&two), "1 of 2");
+        let link = members.join(BrokerId(2));
+        let newer = members.join(BrokerId(2));
+        assert!(members.is_linked(BrokerId(2)) && !members.have_most_told(&two), "it has not told yet");
+        assert!(!members.know(&two));
+        members.on_told(BrokerId(2));
         drop(link);
-        assert!(two.have_most_told(), "2 of 2");
+        assert!(members.have_most_told(&two), "2 of 2");
         drop(newer);
-        assert_eq!((two.have_most_told(), two.silent()), (false, vec![BrokerId(2)]));
-        assert!(two.know_all(), "it has told once");
-        let three = Arc::new(Members::new([BrokerId(2), BrokerId(3), BrokerId(2)]));
-        let _link = three.join(BrokerId(3));
-        three.on_told(BrokerId(3));
-        assert!(three.have_most_told(), "2 of 3");
+        assert_eq!((members.have_most_told(&two), members.silent(&two)), (false, vec![BrokerId(2)]));
+        assert!(members.know(&two), "it has told once");
+        let _link = members.join(BrokerId(3));
+        members.on_told(BrokerId(3));
+        assert!(members.have_most_told(&[BrokerId(2), BrokerId(3)]), "2 of 3");
+        assert!(!members.have_most_told(&two), "another channel's brokers say nothing of this one's");
     }
 }

@@ -19,14 +19,14 @@ impl Publishing {
         Self { hub, client, entered: None }
     }
 
-    /// So many messages were taken of it, and so many refused.
-    pub fn on_published(&mut self, taken: u64, refused: u64) {
-        if taken + refused == 0 {
+    /// So many messages of it were accepted, and so many refused.
+    pub fn on_published(&mut self, accepted: u64, refused: u64) {
+        if accepted + refused == 0 {
             return;
         }
         let (hub, client) = (&self.hub, &self.client);
         let enter = || hub.register().publish(Arc::clone(client), hub.clock().time());
-        self.entered.get_or_insert_with(enter).1.on_published(taken, refused);
+        self.entered.get_or_insert_with(enter).1.on_published(accepted, refused);
     }
 }
 

@@ -10,14 +10,17 @@ use whimbrel_pubsub::message::{BrokerId, ChannelId, Hlc, Message, Origin, Partit
 use whimbrel_pubsub::topic::TopicFilter;
 
 use super::copying::Copying;
+use super::last_values::{Found, LastValues};
 use super::logging::{Durability, DurableRules, Logging};
 use super::members::Members;
 use super::storing::{NotTaken, Storing};
 use crate::buffer::{self, Channel, ChannelSettings, Figures, Published, Reach, Received};
 use crate::selection::{PartitionRule, Selection};
-use crate::store::{Entry, Log, LogSettings};
+use crate::store::{Entry, Log, LogSettings, MetaError, Store};
 use crate::{Now, Time};
 
+/// It is noted how far in the log the last values are whenever there are so many parts of a buffer more. A start reads the log from there.
+const NOTED: u64 = 4;
 /// All subscriptions read on once in so many arrivals of the smallest partition's size.
 const TURNS: u64 = 8;
 
@@ -48,7 +51,11 @@ impl ChannelRules {
             topics: vec![all.clone()],
             partitions: vec![PartitionRule::new(all, None)],
             settings: ChannelSettings::new(ChannelId(0)),
-            durable: DurableRules { when: Durability::WhenWanted, ..DurableRules::default() },
+            durable: DurableRules {
+                when: Durability::WhenWanted,
+                last_values: true,
+                ..DurableRules::default()
+            },
         }
     }
 }
@@ -60,6 +67,7 @@ pub(super) struct Room {
     channel: RwLock<Channel>,
     logging: Logging,
     copying: Arc<Copying>,
+    values: LastValues,
     /// Arrivals between two turns in which all subscriptions read on.
     turn: u64,
     /// Arrivals since the last.
@@ -79,6 +87,8 @@ pub struct RoomReport {
     pub retained: usize,
     /// Messages that other brokers have, and that did not come here.
     pub missing: u64,
+    /// How often the messages of a broker's run were given up, since there were too many runs.
+    pub runs_given_up: u64,
     /// The partitions.
     pub partitions: Vec<Figures>,
     /// The age of the oldest message of each, if it is known.
@@ -93,8 +103,9 @@ impl Room {
         let (durable, peers) = (&rules.durable, &rules.settings.peers);
         let bounds = (durable.copies(peers.len()), durable.acknowledge_within);
         let copying = Arc::new(Copying::new(own, peers, bounds, members));
+        let values = LastValues::new(durable.last_values);
         let (logging, since_turn) = (Logging::default(), AtomicU64::new(0));
-        Self { rules, channel, logging, copying, turn, since_turn }
+        Self { rules, channel, logging, copying, values, turn, since_turn }
     }
 
     pub(super) fn id(&self) -> ChannelId {
@@ -109,6 +120,13 @@ impl Room {
     /// The other brokers that carry it.
     pub(super) fn peers(&self) -> Vec<BrokerId> {
         self.read().settings().peers.clone()
+    }
+
+    /// Those of them that are configured: they take part in keeping it on disk. Over NATS, none is.
+    pub(super) fn configured_peers(&self) -> Vec<BrokerId> {
+        let mut peers = self.peers();
+        peers.retain(|peer| self.rules.settings.peers.contains(peer));
+        peers
     }
 
     /// Whether messages of this topic belong to it.
@@ -133,18 +151,19 @@ impl Room {
 
     /// Takes a message that is published here. In a durable channel it is also appended to the log, in the order of sequences.
     pub(super) fn publish(&self, message: Message, now: Now) -> Result<(Published, Storing), NotTaken> {
+        self.values.check(&message).map_err(NotTaken::Refused)?;
         let log = self.logging.log();
         if log.is_some() {
             self.copying.check().map_err(NotTaken::Busy)?;
         }
         let mut ticket = None;
-        let published = self.write().publish_if::<NotTaken>(message.clone(), now, |stamp| {
-            ticket = self
-                .logging
-                .append(stamp, &message, Duration::ZERO, now)
-                .map_err(|error| NotTaken::of(&error))?;
+        let keep = |stamp: &Stamp| {
+            let appended = self.logging.append(stamp, &message, Duration::ZERO, now);
+            ticket = appended.map_err(|error| NotTaken::of(&error))?;
             Ok(())
-        })?;
+        };
+        let publish = |channel: &mut Channel| channel.publish_if::<NotTaken>(message.clone(), now, keep);
+        let published = self.change(now, publish)?;
         let (Published::Taken(stamp) | Published::Repeated(stamp)) = published;
         if matches!(published, Published::Repeated(_)) && !self.logging.has(&stamp) {
             // Its first append may have failed, or may still wait: one copy too many is better than none.
@@ -184,8 +203,26 @@ impl Room {
     /// Appends to `log`, which holds these messages, from now on. Returns the highest sequence of each origin that came before.
     pub(super) fn begin_logging(&self, log: Log, held: &BTreeMap<Origin, Ranges>) -> Vec<(Origin, u64)> {
         let channel = self.write();
+        let end = log.end();
         self.logging.begin(log, held);
+        // What was not logged meanwhile is among the values all the same.
+        self.values.note_until(self.id(), end, 0);
         channel.heads()
+    }
+
+    /// Whether its last values are to be kept on disk.
+    pub(super) fn keeps_values(&self) -> bool {
+        self.values.are_wanted()
+    }
+
+    /// Whether its last values are to be kept on disk, and are not yet.
+    pub(super) fn has_values_waiting(&self) -> bool {
+        self.values.are_waiting()
+    }
+
+    /// Keeps its last values in this store from now on, and takes those that are there.
+    pub(super) fn begin_values(&self, store: &Arc<Store>, now: Now) -> Result<Found, MetaError> {
+        self.values.begin(&mut self.write(), store, now)
     }
 
     /// Appends nothing from now on.
@@ -194,12 +231,17 @@ impl Room {
         self.logging.end();
     }
 
-    /// Takes a message that was stored in a former run.
-    pub(super) fn restore(&self, entry: Entry, now: Now) {
+    /// Takes a message that was stored in a former run. With `is_news`, it may be a last value that was not kept as such.
+    pub(super) fn restore(&self, entry: Entry, is_news: bool, now: Now) {
         let Entry { stamp, arrived_ms, age, message } = entry;
         let since = Duration::from_millis(now.wall_ms.saturating_sub(arrived_ms));
+        let age = age.saturating_add(since);
+        let take = |channel: &mut Channel| match is_news {
+            true => channel.receive(stamp, message, age, now),
+            false => channel.restore(stamp, &message, age, now),
+        };
         // The channel may be organised otherwise since; the log has the message all the same.
-        self.write().receive(stamp, message, age.saturating_add(since), now).ok();
+        self.change(now, take).ok();
     }
 
     pub(super) fn receive(
@@ -209,13 +251,21 @@ impl Room {
         age: Duration,
         now: Now,
     ) -> Result<Received, buffer::Refusal> {
-        // What cannot be appended now is asked for again.
-        let keep = || self.logging.keep(&stamp, &message, age, now);
-        let received = self.write().receive_if(stamp, message.clone(), age, now, keep)?;
-        if received == Received::Taken {
-            self.since_turn.fetch_add(1, Ordering::Relaxed);
-        }
-        Ok(received)
+        let receive = |channel: &mut Channel| {
+            let received = channel.receive(stamp, message.clone(), age, now)?;
+            match received {
+                // A full disk keeps nobody from getting it live.
+                Received::Taken => {
+                    self.logging.keep(&stamp, &message, age, now);
+                    self.since_turn.fetch_add(1, Ordering::Relaxed);
+                }
+                Received::Known => {
+                    self.logging.pay(&stamp, &message, age, now);
+                }
+            }
+            Ok(received)
+        };
+        self.change(now, receive)
     }
 
     /// The number of messages that its buffer holds at most.
@@ -249,8 +299,21 @@ impl Room {
         self.write().follow(former, now);
     }
 
-    pub(super) fn expire(&self, now: Time) {
-        self.write().expire(now);
+    pub(super) fn expire(&self, now: Now) {
+        let mut channel = self.write();
+        channel.expire(now.time);
+        self.values.keep(&mut channel, now);
+        if let Some(log) = self.logging.log() {
+            self.values.note_until(self.id(), log.end(), (self.buffered() / NOTED).max(1));
+        }
+    }
+
+    /// Changes the channel, and has the last values kept that change with it.
+    fn change<T>(&self, now: Now, change: impl FnOnce(&mut Channel) -> T) -> T {
+        let mut channel = self.write();
+        let done = change(&mut channel);
+        self.values.keep(&mut channel, now);
+        done
     }
 
     /// Begins another turn, in which all subscriptions read on, if one is over. Returns whether it was.
@@ -273,6 +336,7 @@ impl Room {
             arrived: channel.end(),
             retained: channel.retained().len(),
             missing: missing.fold(0, u64::saturating_add),
+            runs_given_up: channel.runs_given_up(),
             partitions: partitions.collect(),
             oldest: channel.oldest(now),
         }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use whimbrel_pubsub::message::BrokerId;
 
 use super::keeper::session_name::is_of_session;
+use super::scope::Scope;
 use super::signal::Signal;
 use crate::locking::lock;
 use crate::store::SubscriptionName;
@@ -18,6 +19,7 @@ pub(super) struct Sharers(pub(super) Mutex<BTreeMap<u64, Arc<Sharer>>>);
 #[derive(Debug)]
 pub(super) struct Sharer {
     pub(super) peer: BrokerId,
+    pub(super) scope: Scope,
     pub(super) queue: Mutex<Queue>,
     pub(super) signal: Arc<Signal>,
 }
@@ -34,6 +36,8 @@ pub(super) struct Queue {
 pub(super) enum Item {
     /// All that is known.
     All(SubscriptionName),
+    /// The same, for a broker that has spoken of it.
+    Answer(SubscriptionName),
     /// The coverage.
     Coverage(SubscriptionName),
     /// That it is on disk here.
@@ -86,7 +90,14 @@ impl Sharers {
 
     /// Tells `peer` all about a subscription of which it knows less.
     pub(super) fn correct(&self, peer: BrokerId, name: &SubscriptionName) {
-        self.each(|other| *other == peer, |queue| queue.urgent.push(Item::All(name.clone())));
+        self.each(|other| *other == peer, |queue| queue.urgent.push(Item::Answer(name.clone())));
+    }
+
+    /// What a link with `peer` carries. `None`: there is none.
+    pub(super) fn scope_of(&self, peer: BrokerId) -> Option<Scope> {
+        // Of two links, the newer counts.
+        let sharers = lock(&self.0);
+        sharers.values().rfind(|sharer| sharer.peer == peer).map(|sharer| sharer.scope.clone())
     }
 
     /// Tells `peer` all from the beginning.

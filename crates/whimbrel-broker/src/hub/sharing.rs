@@ -4,16 +4,17 @@
 
 use std::sync::{Arc, Mutex};
 
-use whimbrel_pubsub::message::BrokerId;
+use whimbrel_pubsub::message::{BrokerId, ChannelId};
 
 use super::core::Hub;
 use super::keeper::session_name::is_of_session;
 use super::members::Membership;
+use super::scope::Scope;
 use super::sharers::{Item, List, Queue, Sharer, Walk};
 use super::signal::Signal;
 use super::word::Word;
 use crate::locking::lock;
-use crate::store::{Fact, Meta};
+use crate::store::{Fact, Meta, SubscriptionName};
 
 /// The most names that are looked up at once.
 const NAMES: usize = 64;
@@ -28,12 +29,14 @@ pub struct Sharing {
 }
 
 impl Hub {
-    /// Enters a link with a broker that takes part in keeping durable subscriptions. It begins with all that is known here.
-    pub fn share_with(self: &Arc<Self>, peer: BrokerId) -> Sharing {
+    /// Enters a link with a broker that takes part in keeping durable subscriptions to these channels. It begins with all that is known of
+    /// them here.
+    pub fn share_with(self: &Arc<Self>, peer: BrokerId, channels: &[ChannelId]) -> Sharing {
+        let scope = Scope::new(channels, &self.channels());
         let queue = Queue { urgent: List::default(), walk: Walk::Behind(None), covered: List::default() };
         let signal = Arc::new(Signal::default());
         signal.wake();
-        let sharer = Arc::new(Sharer { peer, queue: Mutex::new(queue), signal });
+        let sharer = Arc::new(Sharer { peer, scope, queue: Mutex::new(queue), signal });
         let mut sharers = lock(&self.sharers.0);
         let number = sharers.last_key_value().map_or(0, |(last, _)| last + 1);
         sharers.insert(number, Arc::clone(&sharer));
@@ -112,11 +115,11 @@ impl Sharing {
     }
 
     fn say(&self, meta: &Meta, item: Item, words: &mut Vec<Word>) {
-        let wall_ms = self.hub.clock.now().wall_ms;
         match item {
-            Item::All(name) => words.extend(meta.facts_of(&name, wall_ms).into_iter().map(Word::Fact)),
+            Item::All(name) => self.say_all(meta, &name, false, words),
+            Item::Answer(name) => self.say_all(meta, &name, true, words),
             Item::Coverage(name) => {
-                let facts = meta.facts_of(&name, wall_ms).into_iter();
+                let facts = self.facts(meta, &name, false);
                 words.extend(facts.filter(|fact| matches!(fact, Fact::Covered { .. })).map(Word::Fact));
             }
             Item::Confirm(name) => {
@@ -125,6 +128,26 @@ impl Sharing {
             }
             Item::TellAll => words.push(Word::TellAll),
         }
+    }
+
+    fn say_all(&self, meta: &Meta, name: &SubscriptionName, is_answer: bool, words: &mut Vec<Word>) {
+        words.extend(self.facts(meta, name, is_answer).map(Word::Fact));
+        let kept = meta.subscription(name).filter(|kept| self.sharer.scope.has(Some(&kept.channels)));
+        if let Some((kept, served)) = kept.zip(self.hub.keeper.served(name))
+            && served.selects == kept.selects()
+            && served.life.generation == kept.generation
+        {
+            let (name, life, selects) = (name.clone(), kept.life(), served.selects);
+            words.push(Word::Attached { name, life, selects });
+        }
+    }
+
+    /// What the other broker may hear about a name. An answer may also say that a subscription was ended in channels that nobody knows any more.
+    fn facts(&self, meta: &Meta, name: &SubscriptionName, is_answer: bool) -> impl Iterator<Item = Fact> {
+        let (scope, channels) = (&self.sharer.scope, meta.channels_of(name));
+        let may_hear = scope.has(channels.as_deref()) || is_answer && channels.is_none();
+        let facts = if may_hear { meta.facts_of(name, self.hub.clock.now().wall_ms) } else { Vec::new() };
+        facts.into_iter().filter_map(move |fact| scope.narrow(fact))
     }
 }
 

@@ -15,6 +15,15 @@ pub enum Word {
         /// Its life, as the sender knows it.
         life: Life,
     },
+    /// The sender serves this subscription: it is attached there.
+    Attached {
+        /// The subscription.
+        name: SubscriptionName,
+        /// Its life, with the generation of the attachment.
+        life: Life,
+        /// The [digest](crate::store::DurableSubscription::selects) of what it selects.
+        selects: u64,
+    },
     /// The sender has told all that it knew.
     ToldAll,
     /// The sender could not keep something, and wants to be told all again.

@@ -6,12 +6,12 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::{MissedTickBehavior, interval};
 use whimbrel::{MessageStream, Sender};
 use whimbrel_pubsub::frame::{
-    Attached, DurableName, Kind, Recover, Refusal, RefusalCode, Slow, Subscribe, Subscribed, SubscriberFrame,
+    Attached, DurableName, Kind, Recover, Refusal, Slow, Subscribe, Subscribed, SubscriberFrame,
     SubscriptionFrame,
 };
 use whimbrel_pubsub::topic::TopicFilter;
 
-use super::Permissions;
+use super::access::Permissions;
 use super::subscriber::{COVER_EVERY, Packing, Who, mistake, not_permitted, revoked, selected};
 use crate::hub::{AttachDurable, DurableAttachment, Hub, Progress, Sink};
 
@@ -115,7 +115,7 @@ async fn serve(
     covers.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         if attachment.is_superseded() {
-            return Err(superseded());
+            return Err(attachment.end().into());
         }
         let room = roomy.try_acquire().ok();
         packing.allow(room.is_some());
@@ -131,7 +131,7 @@ async fn serve(
                     // A client that reads nothing keeps no more than its latest attachment.
                     () = attachment.woken() => {
                         if attachment.is_superseded() {
-                            return Err(superseded());
+                            return Err(attachment.end().into());
                         }
                         is_woken = true;
                     }
@@ -150,10 +150,6 @@ async fn serve(
             received = stream.recv() => take(&mut attachment, received.map_err(|_| Over::Gone)?.payload.as_ref())?,
         }
     }
-}
-
-fn superseded() -> Over {
-    Refusal::new(RefusalCode::Superseded, "the subscription was attached elsewhere, or ended").into()
 }
 
 /// Takes an acknowledgement.

@@ -3,6 +3,7 @@
 mod access;
 mod answers;
 mod durable;
+mod member;
 mod openings;
 mod publishing;
 mod session;

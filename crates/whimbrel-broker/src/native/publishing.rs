@@ -9,8 +9,8 @@ use whimbrel::PublicKey;
 use whimbrel_pubsub::frame::{ClientFrame, Credit, Refusal, RefusalCode};
 use whimbrel_pubsub::message::Message;
 
+use super::access::{Access, Permissions};
 use super::answers::Answers;
-use super::{Access, Permissions};
 use crate::buffer::Published;
 use crate::hub::{self, Client, Finding, Hub, NotTaken};
 use crate::quota::Pace;

@@ -11,10 +11,10 @@ use tokio::time::{sleep, sleep_until};
 use whimbrel::{Mocket, PublicKey, StreamId};
 use whimbrel_pubsub::frame::{BrokerFrame, ClientFrame, Welcome};
 
+use super::access::Access;
 use super::openings::Openings;
 use super::publishing::{AGAIN, CREDIT, Publishing};
-use super::subscriber::Who;
-use super::{Access, subscriber};
+use super::subscriber::{self, Who};
 use crate::hub::{Client, ClientId, Hub};
 
 /// How long a client may take to say hello.

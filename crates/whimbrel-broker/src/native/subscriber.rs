@@ -14,8 +14,9 @@ use whimbrel_pubsub::frame::{
 use whimbrel_pubsub::message::ChannelId;
 use whimbrel_pubsub::topic::TopicFilter;
 
-use super::{Access, Permissions, durable};
-use crate::hub::{Attach, Attachment, Client, ClientId, Form, Hub, Progress, Promise, Sink};
+use super::access::{Access, Permissions};
+use super::{durable, member};
+use crate::hub::{Attach, Attachment, Client, ClientId, Form, Hub, Progress, Sink, SubscriptionKind};
 use crate::quota::Quota;
 use crate::selection::Selection;
 use crate::selector::Selector;
@@ -71,11 +72,19 @@ pub(super) async fn run(
     let permissions = who.permissions();
     let packing = Packing::new(most, permissions.quota.queued(BYTES));
     let attached = match SubscriberFrame::parse(&first) {
-        Ok(SubscriberFrame::Subscribe(subscribe)) if matches!(subscribe.kind, Kind::Durable { .. }) => {
+        Ok(SubscriberFrame::Subscribe(subscribe))
+            if matches!(subscribe.kind, Kind::Durable { .. }) && !member::is_shared(&subscribe) =>
+        {
             drop(first);
             // Boxed: few are durable, and each of the others would have room for one.
             let serving =
                 durable::run(hub, stream, (who, changes), subscribe, &permissions, (packing, &roomy));
+            return Box::pin(serving).await;
+        }
+        Ok(SubscriberFrame::Subscribe(subscribe)) if member::is_shared(&subscribe) => {
+            drop(first);
+            let serving =
+                member::run(hub, stream, (who, changes), subscribe, &permissions, (packing, &roomy));
             return Box::pin(serving).await;
         }
         Ok(SubscriberFrame::Subscribe(subscribe)) => attach(&hub, &who, &permissions, most, subscribe),
@@ -152,11 +161,11 @@ fn attach(
     };
     let normal = selection.selector().map(ToString::to_string);
     let filter = selection.filter().clone();
-    let promise = if state.is_some() { Promise::SemiDurable } else { Promise::Nondurable };
+    let kind = if state.is_some() { SubscriptionKind::SemiDurable } else { SubscriptionKind::Nondurable };
     // Frames are alike if packets are as long.
     let form = Form(most as u64);
     let mut attachment = hub.attach(who.client, Attach { selection, recover, slow, start, state, form })?;
-    attachment.introduce(&who.known, promise);
+    attachment.introduce(&who.known, kind);
     let subscribed = Subscribed { selector: normal, channels: attachment.channels() };
     Ok((attachment, filter, subscribed))
 }
@@ -167,11 +176,6 @@ pub(super) fn selected(
     filter: &str,
     selector: Option<&str>,
 ) -> Result<Selection, Refusal> {
-    if filter.starts_with("$share/") {
-        return Err(mistake(
-            "clients of MQTT share subscriptions, and native ones cannot yet: subscribe to the filter itself",
-        ));
-    }
     let filter: TopicFilter = filter.parse().map_err(mistake)?;
     if !permissions.may_subscribe(&filter) {
         return Err(not_permitted(&filter));

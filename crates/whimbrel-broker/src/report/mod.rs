@@ -11,7 +11,7 @@ mod publishers;
 mod reporter;
 mod subscribers;
 
-pub use crate::backbone::LinkReport;
+pub use crate::backbone::{LinkReport, LinkState};
 pub use broker::BrokerReport;
 pub use channel::{ChannelReport, PartitionReport};
 pub use limits::MOST_ROWS;

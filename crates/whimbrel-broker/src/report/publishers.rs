@@ -26,10 +26,10 @@ pub struct PublisherReport {
     pub address: Option<SocketAddr>,
     /// Seconds since its first message.
     pub since_s: f64,
-    /// Messages that were taken.
-    pub taken: u64,
-    /// Messages a second that are taken.
-    pub taken_per_s: f64,
+    /// Messages that were accepted.
+    pub accepted: u64,
+    /// Messages a second that are accepted.
+    pub accepted_per_s: f64,
     /// Messages that were refused.
     pub refused: u64,
 }
@@ -40,8 +40,8 @@ pub struct PublisherReport {
 pub struct PublisherSums {
     /// How many there are.
     pub number: u64,
-    /// Messages that were taken.
-    pub taken: u64,
+    /// Messages that were accepted.
+    pub accepted: u64,
     /// Messages that were refused.
     pub refused: u64,
 }

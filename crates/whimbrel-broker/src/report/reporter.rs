@@ -16,7 +16,8 @@ use super::metrics::BrokerMetrics;
 use super::publishers::{PublisherReport, PublisherReports};
 use super::subscribers::{SubscriberReport, SubscriberReports, SubscriberSums};
 use crate::Time;
-use crate::backbone::Backbone;
+use crate::backbone::{Backbone, NatsReport};
+use crate::gateway::mqtt::{BridgeReport, BridgeReports};
 use crate::hub::{Change, Flow, Hub, LOOK, PublisherRecord, RoomReport, SubscriberRecord};
 
 /// So many looks may be missed before the broker is not healthy.
@@ -30,6 +31,7 @@ pub struct Reporter(Arc<Inner>);
 struct Inner {
     hub: Arc<Hub>,
     backbone: OnceLock<Backbone>,
+    bridges: OnceLock<BridgeReports>,
     /// When the clients were last looked at: nanoseconds of the hub's clock.
     looked: AtomicU64,
 }
@@ -37,12 +39,31 @@ struct Inner {
 impl Reporter {
     /// Reports on a broker that is linked with no other.
     pub fn new(hub: Arc<Hub>) -> Self {
-        Self(Arc::new(Inner { hub, backbone: OnceLock::new(), looked: AtomicU64::new(0) }))
+        let looked = AtomicU64::new(nanos(hub.clock().time()));
+        Self(Arc::new(Inner { hub, backbone: OnceLock::new(), bridges: OnceLock::new(), looked }))
     }
 
     /// Reports on the links of this backbone from now on. Only the first call counts.
     pub fn join(&self, backbone: Backbone) {
         drop(self.0.backbone.set(backbone));
+    }
+
+    /// Reports on these bridges from now on. Only the first call counts.
+    pub fn bridge(&self, bridges: BridgeReports) {
+        drop(self.0.bridges.set(bridges));
+    }
+
+    /// Returns a report on each bridge.
+    pub fn bridges(&self) -> Vec<BridgeReport> {
+        self.0.bridges.get().map(BridgeReports::all).unwrap_or_default()
+    }
+
+    /// Returns a report on the connection with NATS, if that is the backbone.
+    pub fn nats(&self) -> Option<NatsReport> {
+        match self.0.backbone.get() {
+            Some(Backbone::Nats(nats)) => Some(nats.connection()),
+            _ => None,
+        }
     }
 
     /// Looks at how clients and links get on. Call it every [`LOOK`]. Returns what has changed.
@@ -133,6 +154,7 @@ fn channel(room: &RoomReport, flow: Flow) -> ChannelReport {
         delivered_per_s: flow.delivered_per_second,
         retained: room.retained as u64,
         missing: room.missing,
+        runs_given_up: room.runs_given_up,
         partitions: partitions.collect(),
     }
 }
@@ -184,7 +206,7 @@ fn subscriber(record: &SubscriberRecord, lag: u64, now: Time) -> SubscriberRepor
         address: record.client().address,
         filter: record.filter().to_owned(),
         selector: record.selector().map(str::to_owned),
-        promise: record.promise().name().to_owned(),
+        kind: record.kind().name().to_owned(),
         since_s: record.age(now).as_secs_f64(),
         slow: slow_since.is_some(),
         slow_s: slow_since.map(|since| now.since(since).as_secs_f64()),
@@ -204,18 +226,18 @@ fn publishers(all: &[Arc<PublisherRecord>], now: Time) -> PublisherReports {
         client: record.client().name.clone(),
         address: record.client().address,
         since_s: record.age(now).as_secs_f64(),
-        taken: record.taken(),
-        taken_per_s: record.per_second(),
+        accepted: record.accepted(),
+        accepted_per_s: record.per_second(),
         refused: record.refused(),
     };
     let mut places: Vec<_> =
-        all.iter().map(|record| (record.refused(), record.per_second(), record.taken(), record)).collect();
+        all.iter().map(|record| (record.refused(), record.per_second(), record.accepted(), record)).collect();
     places.sort_by(|a, b| b.0.cmp(&a.0).then(b.1.total_cmp(&a.1)).then(b.2.cmp(&a.2)));
     let rest = places.split_off(places.len().min(MOST_ROWS));
     let mut reports = PublisherReports { number: all.len() as u64, ..PublisherReports::default() };
-    for (refused, _, taken, _) in rest {
+    for (refused, _, accepted, _) in rest {
         reports.rest.number += 1;
-        reports.rest.taken += taken;
+        reports.rest.accepted += accepted;
         reports.rest.refused += refused;
     }
     reports.list = places.into_iter().map(|(.., record)| report(record)).collect();

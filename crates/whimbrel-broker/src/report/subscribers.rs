@@ -28,8 +28,8 @@ pub struct SubscriberReport {
     pub filter: String,
     /// The selector, if there is one.
     pub selector: Option<String>,
-    /// The promise: `nondurable`, `semi-durable` or `durable`.
-    pub promise: String,
+    /// Its kind: `nondurable`, `semi-durable` or `durable`.
+    pub kind: String,
     /// Seconds since it came.
     pub since_s: f64,
     /// Whether it is slow.

@@ -7,7 +7,7 @@ use super::reading::Reading;
 use super::walk::Walk;
 use super::wish::{From, Wish};
 use crate::Time;
-use crate::buffer::Channel;
+use crate::buffer::{Channel, OriginLog};
 use crate::mutants::{Mutant, planted};
 
 impl Reader {
@@ -44,13 +44,17 @@ impl Reader {
 
     fn begin_behind(&mut self, channel: &Channel, coverage: ChannelCoverage, now: Time) {
         self.strangers = coverage.iter().map(|(origin, ranges)| (origin, ranges.clone())).collect();
+        let remnants = channel.logs().map(|(_, log)| log).filter(|log| log.is_remnant());
+        let remnants = remnants.map(OriginLog::origin).filter(|origin| self.strangers.contains_key(origin));
+        let remnants: Vec<_> = remnants.collect();
         self.adopt(channel);
         if planted(Mutant::SentToOneAhead) {
             self.cover_only_received(channel);
         }
         let (outstanding, first) = self.count(channel, now);
         self.notices.push_back(Told::Outstanding(outstanding));
-        self.notices.extend(self.strangers.keys().map(|origin| Told::UnknownOrigin(*origin)));
+        let unknown = self.strangers.keys().copied().chain(remnants);
+        self.notices.extend(unknown.map(Told::UnknownOrigin));
         let until = channel.end();
         self.behind = Some(Behind { next: first.unwrap_or(until), until });
         self.walk = Some(Walk::missed());

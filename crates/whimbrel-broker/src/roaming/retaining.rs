@@ -1,6 +1,6 @@
 //! The last values of topics, for a subscription that comes.
 
-use whimbrel_pubsub::coverage::{Cover, Delivery, Range, Told};
+use whimbrel_pubsub::coverage::{Cover, Delivery, Range, Ranges, Told};
 use whimbrel_pubsub::message::{Message, Stamp};
 
 use super::reader::Reader;
@@ -24,8 +24,15 @@ impl Reader {
     }
 
     fn retain(&mut self, channel: &Channel, stamp: Stamp, message: Message, all: bool) {
-        let Some((index, _)) = channel.log_of(stamp.origin) else { return };
         let range = Range { first: stamp.sequence, last: stamp.sequence };
+        let Some((index, _)) = channel.log_of(stamp.origin) else {
+            // The run is known by nothing but this.
+            let is_covered = |covered: &Ranges| covered.contains(stamp.sequence);
+            if all || !self.strangers.get(&stamp.origin).is_some_and(is_covered) {
+                self.tell_value(stamp, message, range);
+            }
+            return;
+        };
         let reading = self.reading(channel, index);
         if !reading.covered.contains(stamp.sequence) {
             // What is held is read in its turn.
@@ -36,6 +43,10 @@ impl Reader {
         } else if !all {
             return;
         }
+        self.tell_value(stamp, message, range);
+    }
+
+    fn tell_value(&mut self, stamp: Stamp, message: Message, range: Range) {
         let cover = Cover { origin: stamp.origin, range };
         let delivery = Delivery { cover, stamp, message, recovered: true, late: false, retained: true };
         self.notices.push_back(Told::Delivery(delivery));

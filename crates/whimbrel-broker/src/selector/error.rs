@@ -1,6 +1,6 @@
 use std::fmt;
 
-use super::{MAX_DEPTH, MAX_GAPPED, MAX_SELECTOR_LEN, MAX_STACK};
+use super::limits::{MAX_DEPTH, MAX_GAPPED, MAX_SELECTOR_LEN, MAX_STACK};
 
 /// The most characters of a selector that a message about it repeats.
 const SHOWN: usize = 40;

@@ -1,8 +1,9 @@
 use whimbrel_pubsub::property::{Lookup, Value};
 
+use super::Truth;
 use super::arithmetic::{calculate, compare, negate};
+use super::limits::{MAX_LIKE_STEPS, MAX_STACK};
 use super::program::Op;
-use super::{MAX_LIKE_STEPS, MAX_STACK, Truth};
 
 /// Most selectors need no larger stack, and it costs less to lay out.
 const SMALL_STACK: usize = 4;

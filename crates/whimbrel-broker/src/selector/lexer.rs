@@ -2,8 +2,7 @@ use std::borrow::Cow;
 
 use whimbrel_pubsub::property::{MAX_NAME_LEN, RESERVED_WORDS, is_name_part, is_name_start};
 
-use super::SelectorFault;
-use super::error::shown;
+use super::error::{SelectorFault, shown};
 use super::number::{self, BadNumber, Number};
 
 /// A word, number, string or sign, and where it begins.

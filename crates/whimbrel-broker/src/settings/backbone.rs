@@ -122,15 +122,9 @@ pub(super) fn client_tls(
 /// For `#[serde(with = …)]`: a list of servers, or one alone.
 mod servers {
     use async_nats::ServerAddr;
-    use serde::de::Error;
-    use serde::{Deserialize, Deserializer, Serializer};
+    use serde::{Deserializer, Serializer};
 
-    #[derive(Deserialize)]
-    #[serde(untagged, expecting = "the URL of a server, or a list of them")]
-    enum Texts {
-        One(String),
-        Many(Vec<String>),
-    }
+    use crate::settings::texts::one_or_many;
 
     pub(super) fn serialize<S: Serializer>(servers: &[ServerAddr], serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(servers.iter().map(ServerAddr::as_url_str))
@@ -139,11 +133,11 @@ mod servers {
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Vec<ServerAddr>, D::Error> {
-        let texts = match Texts::deserialize(deserializer)? {
-            Texts::One(text) => vec![text],
-            Texts::Many(texts) => texts,
-        };
-        texts.iter().map(|text| server(text).map_err(D::Error::custom)).collect()
+        one_or_many(
+            deserializer,
+            "the URL of a server such as \"nats://nats1.example:4222\", or a list of them",
+            server,
+        )
     }
 
     fn server(text: &str) -> Result<ServerAddr, String> {

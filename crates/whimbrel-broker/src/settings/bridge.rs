@@ -1,17 +1,22 @@
 //! Bridges to MQTT brokers of others in a file.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use whimbrel::ParseError;
 use whimbrel::units::as_text;
 use whimbrel_pubsub::topic::TopicFilter;
 
 use super::backbone::client_tls;
-use super::channel::as_text_of;
+use super::bridge_topics::{Direction, Wrong};
 use super::error::SettingsError;
 use super::secret::Secret;
+use super::texts::{filter, word};
 use crate::gateway::mqtt::{BridgePlan, BridgeRule, BridgeVersion};
+use crate::hub::ChannelRules;
 use crate::tls::ClientTls;
 
 /// The longest time that a server waits for a packet, seconds.
@@ -45,7 +50,7 @@ pub struct BridgeSection {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<String>,
     /// The version of MQTT: `5`, or 3.1.1 if the other broker knows no other, or `3.1.1` alone. Default: 5.
-    #[serde(default)]
+    #[serde(default, with = "word")]
     pub version: VersionName,
     /// The time without a packet after which the other broker is asked whether it is there. Default: 15 s.
     #[serde(default = "keep_alive", with = "as_text::duration")]
@@ -66,7 +71,7 @@ pub struct BridgeSection {
 #[serde(deny_unknown_fields)]
 pub struct RuleSection {
     /// The topics, as the side names them from which messages come.
-    #[serde(with = "as_text_of")]
+    #[serde(with = "filter")]
     pub filter: TopicFilter,
     /// The beginning that a topic loses on the way. Default: none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -89,15 +94,34 @@ pub struct BridgeUrl {
 }
 
 /// The version of MQTT that a bridge speaks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum VersionName {
     /// 5, or 3.1.1 if the other broker knows no other.
     #[default]
-    #[serde(rename = "5")]
     Newest,
     /// 3.1.1.
-    #[serde(rename = "3.1.1")]
     V3,
+}
+
+impl FromStr for VersionName {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        match text {
+            "5" | "5.0" => Ok(Self::Newest),
+            "3.1.1" => Ok(Self::V3),
+            _ => Err(ParseError::new("version of MQTT", text, "\"5\" or \"3.1.1\"")),
+        }
+    }
+}
+
+impl fmt::Display for VersionName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Newest => "5",
+            Self::V3 => "3.1.1",
+        })
+    }
 }
 
 fn keep_alive() -> Duration {
@@ -166,25 +190,32 @@ impl BridgeSection {
         }
     }
 
-    /// The bridge.
-    pub(super) fn plan(&self) -> Result<BridgePlan, SettingsError> {
-        let mistake = |why: &str| SettingsError::Bridge(self.name.clone(), why.to_owned());
+    /// The bridge of a broker with these channels.
+    pub(super) fn plan(&self, channels: &[ChannelRules]) -> Result<BridgePlan, SettingsError> {
+        let mistake = |setting: &str, why: &str| SettingsError::Bridge {
+            bridge: self.name.clone(),
+            setting: setting.to_owned(),
+            why: why.to_owned(),
+        };
         if self.name.is_empty() || self.name.len() > 64 {
-            return Err(mistake("a bridge needs a name of 1 to 64 bytes"));
+            return Err(mistake("name", "a bridge needs a name of 1 to 64 bytes"));
         }
         if self.out.is_empty() && self.from.is_empty() {
-            return Err(mistake("it carries nothing: write `out = [{ filter = \"…\" }]` or `in = …`"));
+            return Err(mistake("", "it carries nothing: write `out = [{ filter = \"…\" }]` or `in = …`"));
         }
         if self.password.is_some() && self.user.is_none() {
-            return Err(mistake("it has a `password` and no `user`"));
+            return Err(mistake("password", "it has a `password` and no `user`: write `user`, too"));
         }
         if self.keep_alive.as_secs() == 0 || self.keep_alive.as_secs() > LONGEST_KEEP_ALIVE {
-            return Err(mistake("`keep_alive` is not between 1 s and 18 h"));
+            return Err(mistake(
+                "keep_alive",
+                "`keep_alive` is not between 1 s and 18 h: write for example \"15s\"",
+            ));
         }
-        let files =
-            client_tls(&format!("the bridge `{}`", self.name), [&self.ca, &self.certificate, &self.key])?;
+        let files = client_tls(&called(&self.name), [&self.ca, &self.certificate, &self.key])?;
         if files.is_some() && !self.url.has_tls {
-            return Err(mistake("`ca`, `certificate` and `key` are for TLS: write mqtts:// in `url`"));
+            let why = "`ca`, `certificate` and `key` are for TLS: write mqtts:// in `url`, or leave them out";
+            return Err(mistake("url", why));
         }
         Ok(BridgePlan {
             name: self.name.clone(),
@@ -200,20 +231,49 @@ impl BridgeSection {
             },
             keep_alive: self.keep_alive,
             session: self.session,
-            out: self.out.iter().map(|rule| rule.rule(&mistake)).collect::<Result<_, _>>()?,
-            from: self.from.iter().map(|rule| rule.rule(&mistake)).collect::<Result<_, _>>()?,
+            out: rules(Direction::Out, &self.out, channels, &mistake)?,
+            from: rules(Direction::In, &self.from, channels, &mistake)?,
         })
     }
 }
 
+/// A bridge as errors call it.
+pub(super) fn called(name: &str) -> String {
+    format!("the bridge `{name}`")
+}
+
+/// Makes the error of a setting.
+type Mistake<'a> = dyn Fn(&str, &str) -> SettingsError + 'a;
+
+/// The rules of one direction.
+fn rules(
+    direction: Direction,
+    sections: &[RuleSection],
+    channels: &[ChannelRules],
+    mistake: &Mistake<'_>,
+) -> Result<Vec<BridgeRule>, SettingsError> {
+    let rule = |(at, section): (usize, &RuleSection)| {
+        let place = |setting: &str| format!("{}.{at}.{setting}", direction.name());
+        let rule = section.rule().map_err(|(setting, why)| mistake(&place(setting), why))?;
+        direction.check(&rule, channels).map_err(|Wrong(setting, why)| mistake(&place(setting), &why))?;
+        Ok(rule)
+    };
+    sections.iter().enumerate().map(rule).collect()
+}
+
 impl RuleSection {
-    fn rule(&self, mistake: &dyn Fn(&str) -> SettingsError) -> Result<BridgeRule, SettingsError> {
+    /// The rule, or the setting that is wrong, and why.
+    fn rule(&self) -> Result<BridgeRule, (&'static str, &'static str)> {
         let Self { filter, strip, prefix, qos } = self;
-        if strip.contains(['+', '#']) || prefix.contains(['+', '#', '\0']) {
-            return Err(mistake("`strip` and `prefix` are beginnings of topics, without wildcards"));
+        let why = "`strip` and `prefix` are beginnings of topics, so write them without wildcards";
+        if strip.contains(['+', '#']) {
+            return Err(("strip", why));
+        }
+        if prefix.contains(['+', '#', '\0']) {
+            return Err(("prefix", why));
         }
         if *qos > 1 {
-            return Err(mistake("`qos` is 0 or 1: bridges do not speak QoS 2"));
+            return Err(("qos", "bridges do not speak QoS 2: write `qos` as 0 or 1"));
         }
         let (filter, strip, prefix) = (filter.clone(), strip.clone(), prefix.clone());
         Ok(BridgeRule { filter, strip, prefix, is_acknowledged: *qos == 1 })

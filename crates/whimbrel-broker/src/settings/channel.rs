@@ -1,16 +1,20 @@
 //! Channels and their partitions in a file: which topics they have, how they are organised, and what is overwritten.
 
 use std::cmp::Ordering;
+use std::fmt;
 use std::ops::Bound;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use whimbrel::ParseError;
 use whimbrel::units::as_text;
 use whimbrel_pubsub::message::ChannelId;
 use whimbrel_pubsub::topic::TopicFilter;
 
 use super::error::SettingsError;
+use super::texts::{filter, filters, word};
 use crate::buffer::{ChannelSettings, PartitionSettings, PolicySettings, Size};
 use crate::hub::{ChannelRules, Durability, DurableRules};
 use crate::selection::{KeyRange, PartitionRule};
@@ -31,11 +35,14 @@ pub struct ChannelSection {
     /// The most topics with a last value. Default: 100,000.
     #[serde(default = "retained")]
     pub retained: usize,
+    /// Whether its last values are on disk, so that they survive a restart. Default: as `durable`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep_retained: Option<bool>,
     /// Whether its messages are on disk before their publishers are acknowledged, so that there can be durable subscriptions. Default: no.
     #[serde(default)]
     pub durable: bool,
     /// When a message of a durable channel is acknowledged. Default: always, which is when it is on disk.
-    #[serde(default, with = "as_sync")]
+    #[serde(default, with = "word")]
     pub sync: Sync,
     /// On how many brokers' disks a message of a durable channel is when its publisher is acknowledged. Default: 2 if there are peers, else 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -62,7 +69,7 @@ pub struct ChannelSection {
 #[serde(deny_unknown_fields)]
 pub struct PartitionSection {
     /// Its topics. Default: all of the channel.
-    #[serde(default = "everything", with = "as_text_of")]
+    #[serde(default = "everything", with = "filter")]
     pub topics: TopicFilter,
     /// The property by whose value messages belong to it. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -86,7 +93,7 @@ pub struct PartitionSection {
     #[serde(default, with = "as_text::optional_duration", skip_serializing_if = "Option::is_none")]
     pub follow: Option<Duration>,
     /// Which message gives way when it is full. Default: lrp.
-    #[serde(default)]
+    #[serde(default, with = "word")]
     pub policy: PolicyName,
     /// The part for recent messages under policy pwp, percent. Default: 80.
     #[serde(default = "recent")]
@@ -97,8 +104,7 @@ pub struct PartitionSection {
 }
 
 /// Which message of a full partition gives way.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PolicyName {
     /// The least recently published.
     #[default]
@@ -108,6 +114,32 @@ pub enum PolicyName {
     /// The paper's policy with priorities.
     Pwp,
 }
+
+impl FromStr for PolicyName {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        match text {
+            "lrp" => Ok(Self::Lrp),
+            "ran" => Ok(Self::Ran),
+            "pwp" => Ok(Self::Pwp),
+            _ => Err(ParseError::new("policy", text, "\"lrp\", \"ran\" or \"pwp\"")),
+        }
+    }
+}
+
+impl fmt::Display for PolicyName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Lrp => "lrp",
+            Self::Ran => "ran",
+            Self::Pwp => "pwp",
+        })
+    }
+}
+
+/// A setting of a section that cannot be so, and why.
+struct Wrong(&'static str, String);
 
 fn all() -> Vec<TopicFilter> {
     vec![everything()]
@@ -158,17 +190,19 @@ fn lifetime() -> Duration {
 impl ChannelSection {
     /// The channel's rules.
     pub(super) fn rules(&self, id: ChannelId) -> Result<ChannelRules, SettingsError> {
-        let mistake = |why: &dyn std::fmt::Display| SettingsError::Channel {
+        let mistake = |setting: String, why: String| SettingsError::Channel {
             channel: self.name.clone(),
-            why: why.to_string(),
+            setting,
+            why,
         };
+        let refuse = |setting: &str, why: &str| Err(mistake(setting.to_owned(), why.to_owned()));
         if self.name.is_empty() {
-            return Err(mistake(&"a channel needs a name that is not empty"));
+            return refuse("name", "a channel needs a name that is not empty");
         }
         if self.topics.is_empty() {
-            return Err(mistake(&"it has no topics: leave `topics` out for all"));
+            return refuse("topics", "it has no topics: leave `topics` out for all");
         }
-        let durable = self.durable_rules().map_err(|why| mistake(&why))?;
+        let durable = self.durable_rules().map_err(|Wrong(setting, why)| mistake(setting.to_owned(), why))?;
         let mut settings = ChannelSettings::new(id);
         (settings.unknown_after, settings.most_retained) = (self.unknown_after, self.retained);
         if self.partitions.is_empty() {
@@ -181,8 +215,10 @@ impl ChannelSection {
                 durable,
             });
         }
-        let rules = self.partitions.iter().map(PartitionSection::rule).collect::<Result<Vec<_>, _>>();
-        let rules = rules.map_err(|why| mistake(&why))?;
+        let rule = |(at, section): (usize, &PartitionSection)| {
+            section.rule().map_err(|Wrong(setting, why)| mistake(format!("partition.{at}.{setting}"), why))
+        };
+        let rules = self.partitions.iter().enumerate().map(rule).collect::<Result<Vec<_>, _>>()?;
         settings.partitions =
             self.partitions.iter().zip(&rules).map(|(section, rule)| section.settings(rule)).collect();
         let (name, topics) = (self.name.clone(), self.topics.clone());
@@ -190,70 +226,101 @@ impl ChannelSection {
     }
 
     /// How the channel is kept on disk.
-    fn durable_rules(&self) -> Result<DurableRules, String> {
+    fn durable_rules(&self) -> Result<DurableRules, Wrong> {
         let Self { durable, sync, segment, max_bytes, max_age, replicas, acknowledge_within, .. } = *self;
-        let has_settings = sync != Sync::default() || max_bytes.is_some() || max_age.is_some();
-        let has_times = segment != self::segment() || acknowledge_within != self::acknowledge_within();
-        if !durable && (has_settings || has_times || replicas.is_some()) {
-            return Err("`sync`, `replicas`, `acknowledge_within`, `segment`, `max_bytes` and `max_age` are for durable channels: write \
-                        `durable = true`, or leave them out"
-                .to_owned());
+        let for_durable = [
+            ("sync", sync != Sync::default()),
+            ("replicas", replicas.is_some()),
+            ("acknowledge_within", acknowledge_within != self::acknowledge_within()),
+            ("segment", segment != self::segment()),
+            ("max_bytes", max_bytes.is_some()),
+            ("max_age", max_age.is_some()),
+        ];
+        if let Some((setting, _)) = for_durable.iter().find(|(_, is_set)| *is_set && !durable) {
+            let why = format!("`{setting}` is for durable channels: write `durable = true`, or leave it out");
+            return Err(Wrong(setting, why));
         }
+        let wrong = |setting, why: &str| Err(Wrong(setting, why.to_owned()));
         if replicas == Some(0) {
-            return Err("`replicas = 0` keeps nothing: write 1 for this broker's disk alone".to_owned());
+            return wrong("replicas", "`replicas = 0` keeps nothing: write 1 for this broker's disk alone");
+        }
+        if self.keep_retained == Some(true) && self.retained == 0 {
+            return wrong(
+                "keep_retained",
+                "`keep_retained` with `retained = 0` keeps nothing: write more topics, or leave it out",
+            );
         }
         if acknowledge_within.is_zero() {
-            return Err("`acknowledge_within` of no time refuses every message: write more".to_owned());
+            return wrong(
+                "acknowledge_within",
+                "`acknowledge_within` of no time refuses every message: write more",
+            );
         }
         let segment_bytes = u32::try_from(segment).ok().filter(|bytes| SEGMENTS.contains(bytes));
         let Some(segment_bytes) = segment_bytes else {
-            return Err(format!("`segment`: {segment} bytes are not between 4 KiB and 1 GiB"));
+            return wrong(
+                "segment",
+                &format!("`segment`: {segment} bytes are not between 4 KiB and 1 GiB: write a size between"),
+            );
         };
-        if max_bytes == Some(0) || max_age == Some(Duration::ZERO) {
-            return Err("a log with `max_bytes` or `max_age` of nothing keeps nothing: write more".to_owned());
+        if max_bytes == Some(0) {
+            return wrong("max_bytes", "a log with `max_bytes` of nothing keeps nothing: write more");
+        }
+        if max_age == Some(Duration::ZERO) {
+            return wrong("max_age", "a log with `max_age` of no time keeps nothing: write more");
         }
         let log = LogSettings { sync, segment_bytes, max_bytes, max_age, ..LogSettings::default() };
         let when = if durable { Durability::Always } else { Durability::Never };
-        Ok(DurableRules { when, log, replicas, acknowledge_within })
+        let last_values = self.keep_retained.unwrap_or(durable);
+        Ok(DurableRules { when, log, last_values, replicas, acknowledge_within })
     }
 }
 
 impl PartitionSection {
     /// Checks that the partition can hold messages, and that its settings are possible.
-    fn check(&self) -> Result<(), String> {
-        if self.messages == 0 || self.bytes == 0 {
-            return Err(
-                "a partition with `messages = 0` or `bytes = \"0\"` holds nothing: write more".to_owned()
-            );
-        }
-        if [self.age, self.follow].contains(&Some(Duration::ZERO)) {
-            return Err("a partition with `age` or `follow` of no time holds nothing: write more".to_owned());
+    fn check(&self) -> Result<(), Wrong> {
+        let nothing = |setting| {
+            Err(Wrong(setting, format!("a partition with `{setting}` of nothing holds nothing: write more")))
+        };
+        let is_nothing = [
+            ("messages", self.messages == 0),
+            ("bytes", self.bytes == 0),
+            ("age", self.age == Some(Duration::ZERO)),
+            ("follow", self.follow == Some(Duration::ZERO)),
+        ];
+        if let Some((setting, _)) = is_nothing.iter().find(|(_, is_nothing)| *is_nothing) {
+            return nothing(*setting);
         }
         if self.recent_percent > 100 {
-            return Err(format!(
-                "`recent_percent = {}` is more than all: write 0 to 100",
-                self.recent_percent
-            ));
+            let why = format!("`recent_percent = {}` is more than all: write 0 to 100", self.recent_percent);
+            return Err(Wrong("recent_percent", why));
         }
         match (self.from, self.to) {
             (Some(from), Some(to)) if !matches!(from.partial_cmp(&to), Some(Ordering::Less)) => {
-                Err(format!("`from = {from}` is not below `to = {to}`: no value lies between"))
+                let why = format!(
+                    "`from = {from}` is not below `to = {to}`: no value lies between, so write a range that has some"
+                );
+                Err(Wrong("from", why))
             }
             _ => Ok(()),
         }
     }
 
-    fn rule(&self) -> Result<PartitionRule, String> {
+    fn rule(&self) -> Result<PartitionRule, Wrong> {
         self.check()?;
         let low = self.from.map_or(Bound::Unbounded, Bound::Included);
         let high = self.to.map_or(Bound::Unbounded, Bound::Excluded);
         let key = match &self.key {
             Some(name) => {
-                Some(KeyRange::new(name, low, high).map_err(|fault| format!("`key = \"{name}\"`: {fault}"))?)
+                let range = KeyRange::new(name, low, high);
+                Some(range.map_err(|fault| Wrong("key", format!("`key = \"{name}\"`: {fault}")))?)
             }
             None if self.from.is_some() || self.to.is_some() => {
-                return Err("a partition has `from` or `to` and no `key`: name the property that they bound"
-                    .to_owned());
+                let setting = if self.from.is_some() { "from" } else { "to" };
+                let why = format!(
+                    "a partition has `{setting}` and no `key`: write `key` with the property that it bounds"
+                );
+                return Err(Wrong(setting, why));
             }
             None => None,
         };
@@ -275,73 +342,6 @@ impl PartitionSection {
             size: Size { messages, bytes, age, follow },
             policy,
         }
-    }
-}
-
-/// For `#[serde(with = …)]`: one filter.
-pub(super) mod as_text_of {
-    use serde::de::Error;
-    use serde::{Deserialize, Deserializer, Serializer};
-    use whimbrel_pubsub::topic::TopicFilter;
-
-    pub(in crate::settings) fn serialize<S: Serializer>(
-        filter: &TopicFilter,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(filter)
-    }
-
-    pub(in crate::settings) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<TopicFilter, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
-    }
-}
-
-/// For `#[serde(with = …)]`: when a message is acknowledged.
-mod as_sync {
-    use serde::de::Error;
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    use crate::store::Sync;
-
-    pub(super) fn serialize<S: Serializer>(sync: &Sync, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(sync)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Sync, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
-    }
-}
-
-/// For `#[serde(with = …)]`: a list of filters, or one alone.
-pub(super) mod filters {
-    use serde::de::Error;
-    use serde::{Deserialize, Deserializer, Serializer};
-    use whimbrel_pubsub::topic::TopicFilter;
-
-    #[derive(Deserialize)]
-    #[serde(untagged, expecting = "a filter, or a list of filters")]
-    enum Texts {
-        One(String),
-        Many(Vec<String>),
-    }
-
-    pub(in crate::settings) fn serialize<S: Serializer>(
-        filters: &[TopicFilter],
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(filters.iter().map(TopicFilter::as_str))
-    }
-
-    pub(in crate::settings) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Vec<TopicFilter>, D::Error> {
-        let texts = match Texts::deserialize(deserializer)? {
-            Texts::One(text) => vec![text],
-            Texts::Many(texts) => texts,
-        };
-        texts.iter().map(|text| text.parse().map_err(D::Error::custom)).collect()
     }
 }
 
@@ -372,6 +372,7 @@ mod tests {
                 "refuses every",
             ),
             (partition("key = 'price'\nfrom = nan\nto = 5"), "no value lies between"),
+            ("[[channel]]\nname = 'a'\nkeep_retained = true\nretained = 0\n".to_owned(), "keeps nothing"),
         ] {
             // Some are refused where they stand already.
             let error = match whimbrel_service::parse_config::<Settings>("b.toml", &text) {
@@ -383,5 +384,20 @@ mod tests {
             };
             assert!(error.contains(hint) && error.contains("the channel `"), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn last_values_are_on_disk_as_messages_are_unless_it_is_said() {
+        let keeps = |text: &str| {
+            let text = format!("[[channel]]\nname = 'a'\n{text}\n");
+            let settings: Settings = whimbrel_service::parse_config("b.toml", &text).unwrap();
+            settings.rules().unwrap()[0].durable.last_values
+        };
+        assert!(keeps("durable = true") && !keeps(""));
+        assert!(keeps("keep_retained = true") && !keeps("durable = true\nkeep_retained = false"));
+        assert!(
+            Settings::default().rules().unwrap()[0].durable.last_values,
+            "the one of a broker without any"
+        );
     }
 }

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 use whimbrel::PublicKey;
 use whimbrel_pubsub::topic::TopicFilter;
 
-use super::channel::filters;
 use super::quota::QuotaSection;
+use super::texts::filters;
 use crate::native::Permissions;
 
 /// A native client.

@@ -2,7 +2,7 @@
 
 use whimbrel::PublicKey;
 
-/// A mistake that no single line has.
+/// A mistake that no single line has. [`SettingsError::place`] returns where it is.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
     /// Two channels have one name.
@@ -16,6 +16,8 @@ pub enum SettingsError {
     Channel {
         /// Its name.
         channel: String,
+        /// The setting at fault, such as `replicas` or `partition.0.from`.
+        setting: String,
         /// The mistake.
         why: String,
     },
@@ -53,15 +55,22 @@ pub enum SettingsError {
     NatsNoServers,
     /// The broker cannot tell how NATS is to let it in.
     #[error(
-        "[backbone.nats]: a broker shows NATS one of `user` with `password`, `token`, `nkey` and `credentials`, or nothing"
+        "[backbone.nats]: a broker shows NATS one of `user` with `password`, `token`, `nkey` and `credentials`, or nothing: leave out the others"
     )]
     NatsAccess,
     /// A certificate has no key, or a key no certificate.
-    #[error("{0} needs both `certificate` and `key`, or neither")]
+    #[error("{0} needs both `certificate` and `key`, or neither: write both, or leave both out")]
     HalfCertificate(String),
     /// A bridge has a mistake.
-    #[error("the bridge `{0}`: {1}")]
-    Bridge(String, String),
+    #[error("the bridge `{bridge}`: {why}")]
+    Bridge {
+        /// Its name.
+        bridge: String,
+        /// The setting at fault, such as `url` or `out.0.filter`. Empty: it is the whole section.
+        setting: String,
+        /// The mistake.
+        why: String,
+    },
     /// Two bridges have one name.
     #[error("two bridges are called `{0}`: rename one")]
     SameBridge(String),
@@ -83,7 +92,7 @@ pub enum SettingsError {
     )]
     MqttNothing,
     /// A user of MQTT has no way to show who it is.
-    #[error("the user `{0}` of MQTT needs a `password` or a `certificate`")]
+    #[error("the user `{0}` of MQTT needs a `password` or a `certificate`: write one")]
     MqttNoProof(String),
     /// Two users of MQTT have one certificate.
     #[error("two users of MQTT have the certificate `{0}`: make one of them")]
@@ -105,6 +114,6 @@ pub enum SettingsError {
     #[error("[mqtt.websocket]: `{0}` is no path: write one such as `/mqtt`")]
     MqttPath(String),
     /// The limit for packets of MQTT makes no sense.
-    #[error("[mqtt] max_packet: {0} bytes are not between 1 KiB and 256 MiB")]
+    #[error("[mqtt] max_packet: {0} bytes are not between 1 KiB and 256 MiB: write for example \"1 MiB\"")]
     MqttPacket(u64),
 }

@@ -2,14 +2,19 @@
 
 mod backbone;
 mod bridge;
+mod bridge_topics;
 mod channel;
 mod client;
 mod error;
 mod mqtt;
 mod peer;
+mod place;
 mod quota;
 mod secret;
 mod store;
+#[cfg(test)]
+mod tests;
+mod texts;
 mod whole;
 
 pub use crate::ids::broker_id;

@@ -23,6 +23,14 @@ pub struct PeerSection {
 }
 
 impl PeerSection {
+    /// Its key, if it has one.
+    pub(super) fn key(&self) -> Option<PublicKey> {
+        match &self.url {
+            Some(url) => url.key,
+            None => self.key,
+        }
+    }
+
     /// The broker. `names` are those of the channels here.
     pub(super) fn peer(&self, names: &[&str]) -> Result<Peer, SettingsError> {
         let of_url = self.url.as_ref().and_then(|url| url.key);

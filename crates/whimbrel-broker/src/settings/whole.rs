@@ -107,7 +107,11 @@ impl Settings {
                         "`replicas = {replicas}` is more than there are brokers: the channel has {brokers}, this one and the [[peer]]s that it goes to"
                     )
                 };
-                return Err(SettingsError::Channel { channel: channel.name.clone(), why });
+                return Err(SettingsError::Channel {
+                    channel: channel.name.clone(),
+                    setting: "replicas".to_owned(),
+                    why,
+                });
             }
         }
         Ok(channels)
@@ -184,14 +188,19 @@ impl Settings {
     /// Returns the bridges to MQTT brokers of others.
     ///
     /// # Errors
-    /// One has a mistake, or two have one name.
+    /// One has a mistake, two have one name, or one carries topics that no channel has.
     pub fn bridges(&self) -> Result<Vec<BridgePlan>, SettingsError> {
         for (at, bridge) in self.bridges.iter().enumerate() {
             if self.bridges[..at].iter().any(|other| other.name == bridge.name) {
                 return Err(SettingsError::SameBridge(bridge.name.clone()));
             }
         }
-        self.bridges.iter().map(BridgeSection::plan).collect()
+        let rules = self.channels.iter().map(|section| section.rules(channel_id(&section.name)));
+        let mut channels = rules.collect::<Result<Vec<_>, _>>()?;
+        if channels.is_empty() {
+            channels.push(ChannelRules::all_topics());
+        }
+        self.bridges.iter().map(|bridge| bridge.plan(&channels)).collect()
     }
 
     /// Returns the identity of the broker with this key.

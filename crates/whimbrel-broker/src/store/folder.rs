@@ -21,6 +21,10 @@ use super::settings::{LogSettings, StoreSettings};
 
 /// The most logs of a store: as many as a coverage can speak of.
 const MOST_LOGS: usize = MOST_CHANNELS;
+/// The file whose lock a broker holds.
+pub(super) const LOCK: &str = "lock";
+/// The file of the database.
+pub(super) const META: &str = "meta.redb";
 
 /// A broker's store on disk. Dropping it writes what waits, and ends its threads.
 #[derive(Debug)]
@@ -41,7 +45,7 @@ impl Store {
     pub fn open(folder: &Path, settings: StoreSettings) -> Result<Self, MetaError> {
         create_private_folder(folder).map_err(|error| StoreError::io(folder, error))?;
         let lock = lock(folder)?;
-        let meta = Meta::open(&folder.join("meta.redb"), settings.cursor_every)?;
+        let meta = Meta::open(&folder.join(META), settings.cursor_every)?;
         Ok(Self { folder: folder.to_owned(), settings, meta, logs: Mutex::default(), _lock: lock })
     }
 
@@ -84,14 +88,19 @@ impl Store {
 }
 
 fn lock(folder: &Path) -> Result<File, StoreError> {
-    let path = folder.join("lock");
+    let path = folder.join(LOCK);
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(false);
     private(&mut options);
     let file = options.open(&path).map_err(|error| StoreError::io(&path, error))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(StoreError::InUse(folder.to_owned())),
-        Err(TryLockError::Error(error)) => Err(StoreError::io(&path, error)),
-    }
+    try_lock(&file, folder)?;
+    Ok(file)
+}
+
+/// Takes the lock of a folder, unless another process has it.
+pub(super) fn try_lock(file: &File, folder: &Path) -> Result<(), StoreError> {
+    file.try_lock().map_err(|error| match error {
+        TryLockError::WouldBlock => StoreError::InUse(folder.to_owned()),
+        TryLockError::Error(error) => StoreError::io(&folder.join(LOCK), error),
+    })
 }

@@ -7,6 +7,7 @@
 //! Nothing here needs a runtime: tickets are futures, and can also be waited for. Time of day is an argument.
 //! `docs/broker-store.md` describes the files.
 
+mod checking;
 mod disk;
 mod error;
 mod folder;
@@ -16,7 +17,7 @@ mod meta;
 mod position;
 mod settings;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 
 pub use error::{AppendError, Damage, Notice, StoreError};
 pub use folder::Store;
@@ -24,8 +25,8 @@ pub use format::Entry;
 pub(crate) use log::Later;
 pub use log::{Batch, Figures, Log, Most, Record, Salvaged, Ticket, Trimmed, salvage};
 pub use meta::{
-    DurableSubscription, Fact, FoundSession, LONGEST_MEMORY, Meta, MetaError, Session, SubscriptionName,
-    Tombstone, Written,
+    DurableSubscription, Fact, FoundSession, LONGEST_MEMORY, MessageName, Meta, MetaError, Outbound, Session,
+    SubscriptionName, Tombstone, Written,
 };
 pub use position::Position;
 pub use settings::{LogSettings, ParseSyncError, StoreSettings, Sync};

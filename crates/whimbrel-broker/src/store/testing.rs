@@ -1,11 +1,14 @@
 //! Helpers that the tests of the store share.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
-use whimbrel_pubsub::message::{BrokerId, Draft, Hlc, Origin, PartitionId, Stamp};
+use whimbrel_pubsub::message::{BrokerId, ChannelId, Draft, Hlc, Origin, PartitionId, Stamp};
 
-use super::Entry;
+use super::disk::memory::{Faults, Memory};
+use super::log::OpenLog;
+use super::{Entry, Log, LogSettings};
 
 pub(super) fn origin(epoch: u64) -> Origin {
     Origin { broker: BrokerId(1), epoch }
@@ -22,10 +25,10 @@ pub(super) fn entry(origin: Origin, sequence: u64, more: usize) -> Entry {
 }
 
 /// A folder of its own for a test, which is removed at its end.
-pub(super) struct Folder(pub(super) PathBuf);
+pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {
-    pub(super) fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let folder = std::env::temp_dir().join(format!("whimbrel-store-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         Self(folder)
@@ -35,5 +38,33 @@ impl Folder {
 impl Drop for Folder {
     fn drop(&mut self) {
         std::fs::remove_dir_all(&self.0).ok();
+    }
+}
+
+/// A log on a disk in memory that can be filled and emptied.
+pub(crate) struct SmallDisk {
+    disk: Memory,
+    open: OpenLog,
+}
+
+impl SmallDisk {
+    pub(crate) fn new(channel: ChannelId) -> Self {
+        let disk = Memory::default();
+        let open = OpenLog::open(Arc::new(disk.clone()), "/log".into(), channel, LogSettings::default());
+        Self { disk, open: open.unwrap() }
+    }
+
+    pub(crate) fn log(&self) -> Log {
+        self.open.log().clone()
+    }
+
+    /// Leaves room for nothing more.
+    pub(crate) fn fill(&self) {
+        self.disk.faults(Faults { room: Some(self.open.log().figures().bytes), ..Faults::default() });
+    }
+
+    /// Makes room.
+    pub(crate) fn empty(&self) {
+        self.disk.faults(Faults::default());
     }
 }

@@ -1,9 +1,10 @@
 //! A broker of the cluster: its disk, and what a crash takes.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use whimbrel_broker::durable::{Copies, Known, Life, Step, wanted};
+use whimbrel_broker::durable::{Claim, Copies, Known, Life, Step, wanted};
 use whimbrel_broker::store::{Batch, Entry, Position, Record};
 use whimbrel_pubsub::coverage::{ChannelCoverage, Range, Ranges};
 use whimbrel_pubsub::message::{BrokerId, Draft, Hlc, Origin, PartitionId, Publication, PublisherId, Stamp};
@@ -14,6 +15,10 @@ pub(crate) const BROKERS: usize = 3;
 pub(crate) const REPLICAS: usize = 2;
 /// How many subscriptions there are.
 pub(crate) const SUBSCRIPTIONS: usize = 2;
+/// The name that two brokers make at once.
+pub(crate) const DISPUTED: usize = SUBSCRIPTIONS;
+/// How many names there are.
+const NAMES: usize = SUBSCRIPTIONS + 1;
 /// The messages of a segment.
 const SEGMENT: usize = 8;
 
@@ -30,12 +35,14 @@ pub(crate) struct Disk {
     pub(crate) log: Vec<Entry>,
     pub(crate) removed: usize,
     /// What is known of each subscription.
-    pub(crate) subscriptions: [Option<Kept>; SUBSCRIPTIONS],
+    pub(crate) subscriptions: [Option<Kept>; NAMES],
 }
 
 #[derive(Clone)]
 pub(crate) struct Kept {
     pub(crate) life: Life,
+    /// What it selects, as far as it matters here: whether it is the same.
+    pub(crate) selects: u8,
     pub(crate) coverage: ChannelCoverage,
 }
 
@@ -53,7 +60,7 @@ pub(crate) struct Node {
     /// Whether another broker has told of its subscriptions since the start: with this one, these are most.
     knows_all: bool,
     /// The generation of each subscription that is attached here, unless it had to give way.
-    pub(crate) attached: [Option<u64>; SUBSCRIPTIONS],
+    pub(crate) attached: [Option<u64>; NAMES],
 }
 
 impl Node {
@@ -65,7 +72,7 @@ impl Node {
             stored.entry(entry.stamp.origin).or_default().insert(one(entry.stamp.sequence));
         }
         let (copies, waiting) = (Copies::new(own, &peers, REPLICAS - 1), Vec::new());
-        let attached = [None; SUBSCRIPTIONS];
+        let attached = [None; NAMES];
         Self { id, alive: true, disk, waiting, stored, own, next: 1, copies, knows_all: false, attached }
     }
 
@@ -160,15 +167,30 @@ impl Node {
         self.knows_all |= subscription == SUBSCRIPTIONS - 1;
         let kept = &mut self.disk.subscriptions[subscription];
         let known = kept.as_ref().map_or(Known::Nothing, |kept| Known::Alive(kept.life));
-        match known.hear_alive(told.life) {
+        let selection = kept.as_ref().map_or(Ordering::Equal, |kept| told.selects.cmp(&kept.selects));
+        match known.hear_alive(told.life, selection) {
             Step::Keep => {}
             Step::GoOn(life) => kept.iter_mut().for_each(|kept| kept.life = life),
-            Step::Begin(life) => *kept = Some(Kept { life, coverage: ChannelCoverage::default() }),
+            Step::Begin(life) => {
+                *kept = Some(Kept { life, selects: told.selects, coverage: ChannelCoverage::default() });
+                self.attached[subscription] = None;
+            }
             Step::End(_) => unreachable!("nothing is ended here"),
         }
-        let Some(kept) = kept else { return };
+        let Some(kept) = kept.as_mut().filter(|kept| kept.selects == told.selects) else { return };
         kept.coverage.merge(&told.coverage).unwrap();
         if self.attached[subscription].is_some_and(|generation| generation < kept.life.generation) {
+            self.attached[subscription] = None;
+        }
+    }
+
+    /// Another broker serves a subscription.
+    pub(crate) fn hear_attached(&mut self, subscription: usize, told: &Kept, there: Claim) {
+        let kept = self.disk.subscriptions[subscription].as_ref();
+        let is_same = kept.is_some_and(|kept| kept.selects == told.selects && kept.life.is_same(told.life));
+        let here = self.attached[subscription]
+            .map(|generation| Claim { generation, broker: BrokerId(self.id as u64) });
+        if is_same && here.is_some_and(|here| here.gives_way_to(there)) {
             self.attached[subscription] = None;
         }
     }

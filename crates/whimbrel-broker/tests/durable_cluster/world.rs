@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use whimbrel_broker::durable::Life;
+use whimbrel_broker::durable::{Claim, Life};
 use whimbrel_broker::store::Entry;
 use whimbrel_pubsub::message::BrokerId;
 
-use super::node::{BROKERS, Disk, Kept, Name, Node, SUBSCRIPTIONS, one};
+use super::node::{BROKERS, DISPUTED, Disk, Kept, Name, Node, SUBSCRIPTIONS, one};
 use super::subscriber::Subscriber;
 
 const TICKS: usize = 400;
@@ -74,9 +74,11 @@ impl World {
             (0..BROKERS).map(|id| Node::start(id, rng.random(), Disk::default())).collect();
         // Subscriptions are made while all see each other.
         for node in &mut nodes {
-            let made =
-                |at| Kept { life: Life { born: 1 + at as u64, generation: 1 }, coverage: node.heads() };
-            node.disk.subscriptions = std::array::from_fn(|at| Some(made(at)));
+            let made = |at| {
+                let life = Life { born: 1 + at as u64, generation: 1 };
+                Kept { life, selects: 0, coverage: node.heads() }
+            };
+            node.disk.subscriptions = std::array::from_fn(|at| (at < SUBSCRIPTIONS).then(|| made(at)));
         }
         let (loss, crashes) = (rng.random_range(0.0..0.6), rng.random_range(0.0..0.02));
         Self {
@@ -111,7 +113,9 @@ impl World {
         for _ in 0..QUIET {
             self.step()?;
         }
+        self.make_twice()?;
         for at in 0..SUBSCRIPTIONS {
+            self.attach_twice(at)?;
             self.move_to(at, self.tally.moves % BROKERS);
         }
         for _ in 0..QUIET {
@@ -209,7 +213,12 @@ impl World {
         missing.iter().for_each(|entry| self.nodes[to].receive(entry));
         let told = self.nodes[from].disk.subscriptions.clone();
         for (subscription, kept) in told.iter().enumerate() {
-            kept.iter().for_each(|kept| self.nodes[to].learn(subscription, kept));
+            let Some(kept) = kept else { continue };
+            self.nodes[to].learn(subscription, kept);
+            if let Some(generation) = self.nodes[from].attached[subscription] {
+                let there = Claim { generation, broker: BrokerId(from as u64) };
+                self.nodes[to].hear_attached(subscription, kept, there);
+            }
         }
     }
 
@@ -250,6 +259,66 @@ impl World {
         }
     }
 
+    /// Two brokers of which neither has heard of the other's make one name, each for another selection. All come to know the same one, and it
+    /// is served once.
+    fn make_twice(&mut self) -> Result<(), String> {
+        let (one, other) = self.two_brokers();
+        let born = if self.rng.random_bool(0.5) { 0 } else { 9 };
+        for (id, selects) in [(one, 1), (other, 2)] {
+            let life = Life { born, generation: self.rng.random_range(1..3) };
+            let node = &mut self.nodes[id];
+            node.disk.subscriptions[DISPUTED] = Some(Kept { life, selects, coverage: node.heads() });
+            node.attached[DISPUTED] = Some(life.generation);
+        }
+        for _ in 0..QUIET {
+            self.step()?;
+        }
+        let known = self.nodes.iter().map(|node| {
+            let kept = node.disk.subscriptions[DISPUTED].as_ref();
+            kept.map(|kept| (kept.life, kept.selects))
+        });
+        let known: Vec<_> = known.collect();
+        if known.iter().any(|of_one| *of_one != known[0]) {
+            return Err(format!("one name was made twice, and brokers know {known:?}"));
+        }
+        let serving = self.serving(DISPUTED);
+        let is_right = match &serving[..] {
+            [id] => known[0].map(|(_, selects)| selects) == Some(if *id == one { 1 } else { 2 }),
+            _ => false,
+        };
+        if is_right { Ok(()) } else { Err(format!("{known:?} is served by {serving:?}")) }
+    }
+
+    /// Two devices with one state attach at two brokers at once, so in one generation.
+    fn attach_twice(&mut self, at: usize) -> Result<(), String> {
+        let (one, other) = self.two_brokers();
+        self.move_to(at, one);
+        let generation = self.subscribers[at].generation;
+        let node = &mut self.nodes[other];
+        if let Some(kept) = &mut node.disk.subscriptions[at] {
+            kept.life.generation = kept.life.generation.max(generation);
+        }
+        node.attached[at] = Some(generation);
+        for _ in 0..QUIET {
+            self.step()?;
+        }
+        let serving = self.serving(at);
+        if serving == [one.max(other)] {
+            return Ok(());
+        }
+        Err(format!("subscription {at} was attached at {one} and {other} at once, and {serving:?} serve it"))
+    }
+
+    fn two_brokers(&mut self) -> (usize, usize) {
+        let one = self.rng.random_range(0..BROKERS);
+        (one, (one + self.rng.random_range(1..BROKERS)) % BROKERS)
+    }
+
+    /// The brokers that serve a subscription.
+    fn serving(&self, at: usize) -> Vec<usize> {
+        (0..BROKERS).filter(|id| self.nodes[*id].attached[at].is_some()).collect()
+    }
+
     fn comes_through(&mut self, from: usize, to: usize) -> bool {
         let is_cut = (self.side >> from ^ self.side >> to) & 1 == 1;
         self.nodes[from].alive && self.nodes[to].alive && !is_cut && !self.rng.random_bool(self.loss)
@@ -259,8 +328,7 @@ impl World {
     fn judge(&mut self) -> Result<(), String> {
         for round in 0..BROKERS * 2 {
             for at in 0..SUBSCRIPTIONS {
-                let serving: Vec<_> =
-                    (0..BROKERS).filter(|id| self.nodes[*id].attached[at].is_some()).collect();
+                let serving = self.serving(at);
                 let wanted =
                     self.subscribers[at].attached.as_ref().map(|(id, _)| vec![*id]).unwrap_or_default();
                 if serving != wanted {

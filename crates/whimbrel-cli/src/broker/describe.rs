@@ -12,6 +12,7 @@ use whimbrel_broker::report::{
     BrokerReport, ChannelReport, LinkReport, PartitionReport, PublisherReports, SubscriberReports,
 };
 
+use super::standing::standing;
 use crate::shown::{count, delay, plural, size};
 use crate::table::Table;
 
@@ -25,6 +26,8 @@ struct Mqtt {
     connections: u64,
     pending: u64,
     turned_away: u64,
+    wills_waiting: u64,
+    wills_refused: u64,
 }
 
 #[derive(Default, Deserialize)]
@@ -47,6 +50,7 @@ struct Log {
     segments: u64,
     oldest_ms: Option<u64>,
     unreadable: u64,
+    owed: u64,
 }
 
 /// Returns the lines about channels, other brokers, subscribers and publishers.
@@ -86,14 +90,18 @@ fn list<'a, T: Deserialize<'a>>(more: &'a Value, name: &str) -> Vec<T> {
     all.filter_map(|one| T::deserialize(one).ok()).collect()
 }
 
-fn describe_log(Log { channel, messages, bytes, segments, oldest_ms, unreadable }: &Log) -> String {
+fn describe_log(Log { channel, messages, bytes, segments, oldest_ms, unreadable, owed }: &Log) -> String {
     let unreadable = match unreadable {
         0 => String::new(),
         number => format!(", {} lost by damage", plural(*number, "message")),
     };
+    let owed = match owed {
+        0 => String::new(),
+        number => format!(", {} of other brokers to come when the disk has room", plural(*number, "message")),
+    };
     let oldest = oldest_ms.map_or_else(String::new, |at| format!(", the oldest of {} ago", ago(at)));
     format!(
-        "  log of {channel}: {} in {} ({}){oldest}{unreadable}",
+        "  log of {channel}: {} in {} ({}){oldest}{unreadable}{owed}",
         plural(*messages, "message"),
         plural(*segments, "segment"),
         size(*bytes)
@@ -122,9 +130,15 @@ fn ago(since_ms: u64) -> String {
     delay(now.saturating_sub(since_ms) as f64 * 1e3)
 }
 
-fn describe_mqtt(Mqtt { connections, pending, turned_away }: &Mqtt) -> String {
+fn describe_mqtt(mqtt: &Mqtt) -> String {
+    let Mqtt { connections, pending, turned_away, wills_waiting, wills_refused } = mqtt;
     let connections = plural(*connections, "connection");
-    format!("MQTT: {connections}, {pending} of them before CONNECT, {turned_away} turned away")
+    let mut line =
+        format!("MQTT: {connections}, {pending} of them before CONNECT, {turned_away} turned away");
+    if wills_waiting + wills_refused > 0 {
+        line += &format!("; Wills: {wills_waiting} waiting for room, {wills_refused} refused");
+    }
+    line
 }
 
 fn describe_channel(channel: &ChannelReport) -> Vec<String> {
@@ -136,14 +150,19 @@ fn describe_channel(channel: &ChannelReport) -> Vec<String> {
         delivered_per_s,
         retained,
         missing,
+        runs_given_up,
         partitions,
     } = channel;
     let mut lines = vec![format!(
-        "  channel {name}: {arrived} messages so far ({}/s), {delivered} delivered ({}/s), last values of {}{}",
+        "  channel {name}: {arrived} messages so far ({}/s), {delivered} delivered ({}/s), last values of {}{}{}",
         count(*arrived_per_s),
         count(*delivered_per_s),
         plural(*retained, "topic"),
         if *missing == 0 { String::new() } else { format!(", {missing} yet to come from other brokers") },
+        match runs_given_up {
+            0 => String::new(),
+            runs => format!(", {} of brokers given up for others", plural(*runs, "run")),
+        },
     )];
     let partition = |(at, partition): (usize, &PartitionReport)| {
         let PartitionReport { messages, bytes, room, overwritten, oldest_s } = partition;
@@ -174,15 +193,19 @@ fn describe_links(brokers: &[LinkReport]) -> Vec<String> {
         ]);
     }
     let mut lines = table.lines();
-    let troubled = brokers.iter().filter_map(|broker| Some((&broker.name, broker.trouble.as_ref()?)));
-    lines.extend(
-        troubled.map(|(name, why)| format!("  the link with {name} was ended: {}", PeerText::show(why))),
-    );
+    let unlinked = brokers.iter().filter(|broker| !broker.linked);
+    lines.extend(unlinked.map(|broker| format!("  {}: {}", broker.name, standing(broker))));
+    let troubled = brokers.iter().filter(|broker| broker.linked);
+    let troubled = troubled.filter_map(|broker| Some((broker, broker.trouble.as_ref()?)));
+    lines.extend(troubled.map(|(broker, why)| {
+        format!("  the link with {} has trouble: {}", broker.name, PeerText::show(why))
+    }));
     lines
 }
 
 fn describe_nats(nats: &NatsReport) -> Vec<String> {
-    let NatsReport { server, subjects, connections, overrun, refused, not_taken, trouble, .. } = nats;
+    let NatsReport { server, subjects, connections, published, received, behind, .. } = nats;
+    let NatsReport { overrun, refused, refused_brokers, trouble, .. } = nats;
     let state = match (server, trouble) {
         (Some(server), None) => format!("connected with {}", PeerText::show(server)),
         (Some(server), Some(why)) => {
@@ -192,10 +215,11 @@ fn describe_nats(nats: &NatsReport) -> Vec<String> {
         (None, None) => "not connected".to_owned(),
     };
     let mut lines = vec![format!(
-        "NATS: {state}; {}, {overrun} overrun, {refused} refused, subjects {subjects}",
+        "NATS: {state}; {}, {published} published, {behind} behind, {received} received, {overrun} overrun, {refused} refused, \
+         subjects {subjects}",
         plural(*connections, "connection")
     )];
-    lines.extend(not_taken.iter().map(|why| format!("  {}", PeerText::show(why))));
+    lines.extend(refused_brokers.iter().map(|why| format!("  {}", PeerText::show(why))));
     lines
 }
 
@@ -207,6 +231,7 @@ fn describe_bridges(bridges: &[BridgeReport]) -> Vec<String> {
         "bridge",
         "other side",
         "connected for",
+        "waiting",
         "sent",
         "in flight",
         "received",
@@ -219,6 +244,7 @@ fn describe_bridges(bridges: &[BridgeReport]) -> Vec<String> {
             bridge.name.clone(),
             bridge.url.clone(),
             bridge.connected_s.map_or_else(|| "not connected".to_owned(), |since| delay(since * 1e6)),
+            bridge.waiting.to_string(),
             bridge.sent.to_string(),
             bridge.in_flight.to_string(),
             bridge.received.to_string(),
@@ -246,7 +272,7 @@ fn describe_subscribers(subscribers: &SubscriberReports) -> Vec<String> {
             subscriber.client.clone(),
             address(subscriber.address),
             subscriber.filter.clone(),
-            subscriber.promise.clone(),
+            subscriber.kind.clone(),
             subscriber.lag.to_string(),
             count(subscriber.delivered_per_s),
             subscriber.recovered.to_string(),
@@ -276,13 +302,13 @@ fn describe_publishers(publishers: &PublisherReports) -> Vec<String> {
     if list.is_empty() {
         return Vec::new();
     }
-    let mut table = Table::new(&["publisher", "address", "in/s", "taken", "refused"]);
+    let mut table = Table::new(&["publisher", "address", "in/s", "accepted", "refused"]);
     for publisher in list.iter().take(SHOWN) {
         table.row([
             publisher.client.clone(),
             address(publisher.address),
-            count(publisher.taken_per_s),
-            publisher.taken.to_string(),
+            count(publisher.accepted_per_s),
+            publisher.accepted.to_string(),
             publisher.refused.to_string(),
         ]);
     }
@@ -309,7 +335,7 @@ mod tests {
         let slow = SubscriberReport {
             client: "board\u{1b}[2J".to_owned(),
             filter: "prices/#".to_owned(),
-            promise: "nondurable".to_owned(),
+            kind: "nondurable".to_owned(),
             slow: true,
             slow_s: Some(12.0),
             lag: 4_711,

@@ -1,19 +1,20 @@
 //! `whimbrel broker`: publish/subscribe for subscribers that roam.
 
 mod describe;
+mod file;
 mod mqtt;
 mod plan;
+mod preflight;
 mod report;
 mod run;
 mod sources;
+mod standing;
 mod ticking;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use whimbrel_broker::gateway::mqtt::{Password, Tls, TlsError, TlsFiles};
-use whimbrel_broker::settings::Settings;
-use whimbrel_service::{ConfigError, read_config, refuse_setting};
+use whimbrel_broker::gateway::mqtt::Password;
 
 use crate::output::print_line;
 use crate::process::Misused;
@@ -23,6 +24,7 @@ pub(crate) use describe::describe;
 use plan::PlanCommand;
 use run::RunCommand;
 use sources::{check_address, is_nobody_listed};
+pub(crate) use standing::standing;
 
 /// Runs a publish/subscribe broker. Subscribers that roam recover at any broker what they missed.
 #[derive(Args, Clone, Debug)]
@@ -45,9 +47,10 @@ enum Verb {
     Status(StatusCommand),
 }
 
-/// Checks a configuration file of the broker.
+/// Checks a configuration file of the broker, and the key and the folders that it names.
 ///
-/// Prints one sentence if the file has no mistake. Otherwise prints the mistake, where it is and what was expected, and ends with 2.
+/// Prints one sentence if the file has no mistake. Otherwise prints the mistake, where it is and what was expected, and ends with 2. Nothing
+/// is made or changed. Check as the user that runs the broker.
 #[derive(Args, Clone, Debug)]
 struct CheckCommand {
     /// The configuration file. docs/broker.toml shows all settings.
@@ -97,50 +100,14 @@ impl CheckCommand {
     fn run(self) -> anyhow::Result<()> {
         // clap has one of them.
         let file = self.file.or(self.config).unwrap_or_default();
-        let settings = read(&file)?;
+        let settings = file::read(&file)?;
         if let Some(listen) = settings.listen.address
             && is_nobody_listed(&settings)
         {
-            check_address(listen).map_err(|Misused(why)| Misused(format!("{}: {why}", file.display())))?;
+            check_address(listen)
+                .map_err(|Misused(why)| file::refused(Some(&file), "listen.address", &why))?;
         }
+        preflight::check(&file, &settings)?;
         print_line(format_args!("{} has no mistake", file.display()))
     }
-}
-
-/// Reads a file, and refuses what cannot be.
-fn read(file: &Path) -> Result<Settings, Misused> {
-    let mut settings: Settings =
-        read_config(file).map_err(|error: ConfigError| Misused(error.to_string()))?;
-    let folder = file.parent().unwrap_or(Path::new(""));
-    settings.mqtt.relative_to(folder);
-    settings.backbone.relative_to(folder);
-    settings.bridges.iter_mut().for_each(|bridge| bridge.relative_to(folder));
-    let whole = settings.rules().map(drop).and_then(|()| settings.permissions().map(drop));
-    // The peers are among the rules.
-    let plan = whole.and_then(|()| settings.mqtt());
-    let plan = plan.map_err(|error| Misused(format!("{}: {error}", file.display())))?;
-    plan.and_then(|plan| plan.tls).map(|files| load(&files, Some(file))).transpose()?;
-    let nats = settings.nats().map_err(|error| Misused(format!("{}: {error}", file.display())))?;
-    if let Some(Err(error)) = nats.map(|nats| nats.check()) {
-        return Err(refused("backbone.nats", &error, Some(file)));
-    }
-    let bridges = settings.bridges().map_err(|error| Misused(format!("{}: {error}", file.display())))?;
-    for (at, bridge) in bridges.iter().enumerate() {
-        bridge.check().map_err(|error| refused(&format!("bridge.{at}"), &error, Some(file)))?;
-    }
-    Ok(settings)
-}
-
-/// Reads the files for TLS. `file` is the configuration that names them.
-fn load(files: &TlsFiles, file: Option<&Path>) -> Result<Tls, Misused> {
-    Tls::load(files).map_err(|error| refused("mqtt.tls", &error, file))
-}
-
-/// A file that a section names cannot be used. `file` is the configuration.
-fn refused(section: &str, TlsError { setting, why }: &TlsError, file: Option<&Path>) -> Misused {
-    let Some(file) = file else { return Misused(why.clone()) };
-    // The file was read a moment ago.
-    let text = std::fs::read_to_string(file).unwrap_or_default();
-    let place = format!("{section}.{setting}");
-    Misused(refuse_setting(&file.display().to_string(), &text, &place, why).to_string())
 }

@@ -6,9 +6,12 @@ use anyhow::Context;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use whimbrel::PeerText;
 use whimbrel_broker::gateway::mqtt::{Admission, Connections, Door, Gateway, Tls};
 use whimbrel_broker::hub::Hub;
 use whimbrel_broker::settings::MqttPlan;
+
+use crate::output::note;
 
 /// MQTT as it is served.
 pub(super) struct Mqtt {
@@ -40,7 +43,9 @@ impl Mqtt {
         }
         let urls = doors.iter().map(ToString::to_string).collect();
         let admission = Arc::new(Admission::new(plan.rules));
-        let gateway = Gateway::new(Arc::clone(hub), Arc::clone(&admission), plan.limits);
+        let gateway = Gateway::new(Arc::clone(hub), Arc::clone(&admission), plan.limits, |what| {
+            note(format_args!("{}", PeerText::show(what)));
+        });
         gateway.open().await.map_err(anyhow::Error::msg)?;
         let (stop, stopping) = watch::channel(());
         let serving = tokio::spawn(Arc::clone(&gateway).serve(doors, stopping));
@@ -73,8 +78,13 @@ impl Mqtt {
 }
 
 /// A report on the connections of MQTT.
-pub(super) fn report(
-    Connections { connections, pending, turned_away, .. }: Connections,
-) -> serde_json::Value {
-    serde_json::json!({ "connections": connections, "pending": pending, "turned_away": turned_away })
+pub(super) fn report(told: Connections) -> serde_json::Value {
+    let Connections { connections, pending, turned_away, wills_waiting, wills_refused } = told;
+    serde_json::json!({
+        "connections": connections,
+        "pending": pending,
+        "turned_away": turned_away,
+        "wills_waiting": wills_waiting,
+        "wills_refused": wills_refused,
+    })
 }

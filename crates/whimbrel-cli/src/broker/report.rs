@@ -25,11 +25,11 @@ pub(super) fn durable(hub: &Hub) -> Value {
 
 /// The logs of durable channels.
 pub(super) fn logs(hub: &Hub) -> Value {
-    let all = hub.logs().into_iter().map(|LogReport { channel, figures, unreadable }| {
+    let all = hub.logs().into_iter().map(|LogReport { channel, figures, unreadable, owed }| {
         json!({
             "channel": channel, "messages": figures.end.0 - figures.begin.0, "bytes": figures.bytes,
             "segments": figures.segments, "groups": figures.groups, "oldest_ms": figures.oldest_ms,
-            "unreadable": unreadable,
+            "unreadable": unreadable, "owed": owed,
         })
     });
     all.collect()

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use clap::Args;
 use whimbrel::{Config, PeerText, PublicKey};
 use whimbrel_broker::backbone::{self, Backbone, Mesh, Nats, NatsPlan};
-use whimbrel_broker::gateway::mqtt::{BridgeReports, Bridges, Gateway};
+use whimbrel_broker::gateway::mqtt::{Bridges, Gateway};
 use whimbrel_broker::hub::Hub;
 use whimbrel_broker::matching::Limits;
 use whimbrel_broker::native::Access;
@@ -64,31 +64,25 @@ impl RunCommand {
         let gateway = Arc::clone(&opened);
         let reporter = Reporter::new(Arc::clone(&hub));
         let (shown, kept) = (reporter.clone(), Arc::clone(&hub));
-        let nats: Arc<OnceLock<Arc<Nats>>> = Arc::default();
-        let bridged: Arc<OnceLock<BridgeReports>> = Arc::default();
-        let reports = Arc::clone(&bridged);
-        let carrier = Arc::clone(&nats);
         let more = move || {
             let mut told = serde_json::to_value(shown.report()).unwrap_or_default();
             told["durable"] = report::durable(&kept);
             told["logs"] = report::logs(&kept);
-            if let Some(nats) = carrier.get() {
-                told["nats"] = serde_json::to_value(nats.connection()).unwrap_or_default();
+            if let Some(nats) = shown.nats() {
+                told["nats"] = serde_json::to_value(nats).unwrap_or_default();
             }
-            if let Some(reports) = reports.get() {
-                told["bridges"] = serde_json::to_value(reports.all()).unwrap_or_default();
-            }
+            told["bridges"] = serde_json::to_value(shown.bridges()).unwrap_or_default();
             told["mqtt"] = gateway.get().map(|gateway| mqtt::report(gateway.connections())).into();
             told
         };
         let file = self.sources.config.as_deref();
         let mut service = monitor::start("broker", &settings.service, file, &endpoint, more).await?;
-        let backbone = match settings.nats()? {
-            Some(plan) => {
-                let joined = join(&hub, own, &plan).await?;
-                drop(nats.set(Arc::clone(&joined)));
-                Backbone::Nats(joined)
-            }
+        let nats = match settings.nats()? {
+            Some(plan) => Some(join(&hub, own, &plan).await?),
+            None => None,
+        };
+        let backbone = match &nats {
+            Some(nats) => Backbone::Nats(Arc::clone(nats)),
             None => Backbone::Mesh(Mesh::start(Arc::clone(&hub), &endpoint, &settings.peers()?)),
         };
         reporter.join(backbone.clone());
@@ -96,12 +90,12 @@ impl RunCommand {
         let watched = reporter.clone();
         service.set_health(move || watched.health());
         let serving = tokio::spawn(serve(Arc::clone(&hub), backbone, endpoint.clone(), Arc::clone(&access)));
-        let ticking = tokio::spawn(tick(Arc::clone(&hub), reporter, service.activity()));
+        let ticking = tokio::spawn(tick(Arc::clone(&hub), reporter.clone(), service.activity()));
         let keeping = tokio::spawn(Arc::clone(&hub).look_after_store(|told| note(format_args!("{told}"))));
         let served = Mqtt::start(&hub, prepared).await?;
         let plans = settings.bridges()?;
         let mut bridges = Bridges::start(&hub, plans, |what| note(format_args!("{}", PeerText::show(what))))?;
-        drop(bridged.set(bridges.reports()));
+        reporter.bridge(bridges.reports());
         if let Some(mqtt) = &served {
             drop(opened.set(mqtt.gateway()));
         }
@@ -114,7 +108,7 @@ impl RunCommand {
             mqtt.stop().await;
         }
         bridges.stop().await;
-        if let Some(nats) = nats.get() {
+        if let Some(nats) = nats {
             nats.stop().await;
         }
         service.finish(0, "the broker was stopped", STOP_PATIENCE).await?;

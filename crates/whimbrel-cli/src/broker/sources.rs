@@ -52,7 +52,7 @@ impl Sources {
     /// The file cannot be read, or has a mistake, or the whole makes no sense.
     pub(super) fn read(&self) -> Result<Settings, Misused> {
         let mut settings = match &self.config {
-            Some(file) => super::read(file)?,
+            Some(file) => super::file::read(file)?,
             None => Settings::default(),
         };
         settings.clients.extend(self.allow.iter().map(|key| ClientSection::everything(*key)));
@@ -99,7 +99,8 @@ impl Sources {
         if self.config.is_none() {
             plan.rules.anonymous = Some(Permissions::everything());
         }
-        let tls = plan.tls.as_ref().map(|files| super::load(files, self.config.as_deref())).transpose()?;
+        let tls =
+            plan.tls.as_ref().map(|files| super::file::load(files, self.config.as_deref())).transpose()?;
         Ok(Some(Prepared { plan, tls }))
     }
 }

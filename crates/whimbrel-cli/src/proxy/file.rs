@@ -37,3 +37,51 @@ pub(super) fn refused(file: &Path, settings: &Settings, error: &SettingsError) -
     let text = std::fs::read_to_string(file).unwrap_or_default();
     Misused(refuse_setting(&file.display().to_string(), &text, &place, &error.to_string()).to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    use whimbrel_service::parse_config;
+
+    use super::*;
+
+    #[test]
+    fn regression_what_is_of_the_wrong_kind_is_told_with_what_fits() {
+        for (text, wanted) in [
+            (
+                "[peer]\nname = 'a'",
+                "1:1: `[peer]` is one section, and there may be several of them: write [[peer]]",
+            ),
+            (
+                "[rule]\nname = 'a'",
+                "1:1: `[rule]` is one section, and there may be several of them: write [[rule]]",
+            ),
+            (
+                "[[in]]\nsocks = '127.0.0.1:1'",
+                "1:1: `[[in]]` is one of several sections, and there is only one: write [in]",
+            ),
+            ("peer = 'a'", "1:8: `'a'` does not fit here: write sections that begin with [[peer]]"),
+            (
+                "[[peer]]\nmode = 5",
+                "2:8: `5` is none of the words that fit here: write \"both\", \"active\" or \"passive\"",
+            ),
+            (
+                "[[peer]]\nmode = 'actve'",
+                "2:8: `'actve'` is none of the words that fit here: write \"both\", \"active\" or",
+            ),
+            (
+                "[[rule]]\nname = 'r'\naction = 'deny'",
+                "3:10: `'deny'` is none of the words that fit here: write \"carry\", \"direct\", \"reject\", \"drop\" or \"hold\"",
+            ),
+            ("[in]\nsock = '127.0.0.1:1'", "2:1: unknown setting `sock`: write `socks`, if you mean that"),
+            ("[limits]\nconnect_timeout = 5", "2:19: `5` is not a duration: write a number and a unit"),
+            (
+                "limits = 5",
+                "1:10: `5` does not fit here: write a section with settings of its own, [limits] or { … }, such as",
+            ),
+            ("[limits]\nmax_flows = '5'", "2:13: `'5'` does not fit here: write a whole number, 0 or more"),
+        ] {
+            let said = parse_config::<Settings>("p.toml", text).unwrap_err().to_string();
+            assert!(said.starts_with(&format!("p.toml:{wanted}")), "{text}: {said}");
+        }
+    }
+}

@@ -8,6 +8,7 @@ use clap::Args;
 use whimbrel_pubsub::client::{Client, ClientError, Durability, Event, Subscribing, Subscription};
 use whimbrel_pubsub::coverage::{StateFile, SubscriptionId, SubscriptionState};
 use whimbrel_pubsub::frame::{Recover, Slow, Welcome};
+use whimbrel_pubsub::topic::Subscribed;
 
 use super::brokers::BrokerOptions;
 use super::shown::{Shown, tell};
@@ -20,9 +21,10 @@ use crate::process::{Misused, RuntimeOptions, abort_all, interrupted};
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:
   whimbrel sub 'prices/#' --broker whimbrel://KEY@127.0.0.1:4433 --selector \"price > 10 AND sector = 'fish'\"
-  whimbrel sub '#' --broker URL --broker URL --state all.state --recover newest-per-key")]
+  whimbrel sub '#' --broker URL --broker URL --state all.state --recover newest-per-key
+  whimbrel sub '$share/workers/jobs/#' --broker URL        # twice or more: each job goes to one of them")]
 pub struct SubCommand {
-    /// The topic filter: + stands for one level, # for all further ones.
+    /// The topic filter: + stands for one level, # for all further ones. Each message of `$share/GROUP/FILTER` goes to one member of the group.
     #[arg(required_unless_present = "end", conflicts_with = "end")]
     filter: Option<String>,
     #[command(flatten)]
@@ -123,12 +125,15 @@ impl SubCommand {
             return self.end(name).await;
         }
         // Mistakes are found before anybody is asked.
-        let filter: whimbrel_pubsub::topic::TopicFilter = self
+        let filter: Subscribed = self
             .filter
             .as_deref()
             .unwrap_or_default()
             .parse()
             .map_err(|error| Misused(format!("{error}")))?;
+        if filter.group.is_some() {
+            self.check_member()?;
+        }
         if self.durable.is_some() && (self.recover != Recover::First || self.slow != Slow::Wait) {
             let why = "a durable subscription gets every message in turn: leave --recover and --slow out";
             return Err(Misused(why.to_owned()).into());
@@ -190,6 +195,19 @@ impl SubCommand {
         // What is on its way is wanted no more, so nobody waits for it.
         abort_all(&endpoint, "done").await;
         received.and(flushed)
+    }
+
+    /// Refuses what a member of a group cannot have.
+    fn check_member(&self) -> Result<(), Misused> {
+        let is_kept = self.semi_durable || self.durable.is_some() || self.state.is_some() || self.from_held;
+        let why = if is_kept {
+            "a group has one place in the messages, which is none of its members' own: leave --state, --semi-durable, --durable and --from-held out"
+        } else if self.recover != Recover::First || self.slow != Slow::Wait {
+            "a group reads every message in turn: leave --recover and --slow out"
+        } else {
+            return Ok(());
+        };
+        Err(Misused(why.to_owned()))
     }
 
     /// Ends the durable subscription of this name.

@@ -28,8 +28,8 @@ const FIND_EVERY: Duration = Duration::from_secs(2);
 /// Shows what running `whimbrel` commands do, live in the terminal.
 ///
 /// Brokers, proxies, `perf serve` and `cat listen` are shown, and other services of the crate whimbrel-service, if they were started with
-/// --control PATH by the same user. Keys: 1 overview, 2 channels and flows, 3 subscribers, 4 paths, s sorts by the next column, r reverses,
-/// arrows scroll, Ctrl-L draws again, q quits. A broker with slow subscribers, and whatever is out of reach, is marked.
+/// --control PATH by the same user. Keys: 1 overview, 2 channels and flows, 3 subscribers, 4 paths, 5 brokers, s sorts by the next column,
+/// r reverses, arrows scroll, Ctrl-L draws again, q quits. A broker with slow subscribers, and whatever is out of reach, is marked.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:
   whimbrel broker run --control /run/user/1000/broker.sock &

@@ -84,7 +84,7 @@ fn key_deed(key: KeyEvent) -> Option<Did> {
         KeyCode::Char('c' | 'd') if key.modifiers.contains(KeyModifiers::CONTROL) => return Some(Did::Quit),
         KeyCode::Char('l') if key.modifiers.contains(KeyModifiers::CONTROL) => return Some(Did::Redraw),
         KeyCode::Char('q') | KeyCode::Esc => return Some(Did::Quit),
-        KeyCode::Char(digit @ '1'..='4') => Wish::View(View::ALL[digit as usize - '1' as usize]),
+        KeyCode::Char(digit @ '1'..='5') => Wish::View(View::ALL[digit as usize - '1' as usize]),
         KeyCode::Tab => Wish::NextView,
         KeyCode::Char('s') => Wish::Sort,
         KeyCode::Char('r') => Wish::Reverse,
@@ -110,7 +110,8 @@ mod tests {
         assert_eq!(press(KeyCode::Char('c'), none), None);
         assert_eq!(press(KeyCode::Char('q'), none), Some(Did::Quit));
         assert_eq!(press(KeyCode::Char('3'), none), Some(Did::Wish(Wish::View(View::Subscribers))));
-        assert_eq!(press(KeyCode::Char('5'), none), None);
+        assert_eq!(press(KeyCode::Char('5'), none), Some(Did::Wish(Wish::View(View::Brokers))));
+        assert_eq!(press(KeyCode::Char('6'), none), None);
         assert_eq!(deed(&Event::Resize(80, 24)), Some(Did::Resized));
     }
 }

@@ -9,6 +9,7 @@ use crate::coverage::SubscriptionState;
 use crate::frame::{PROTOCOL, Recover, Slow};
 use crate::message::{Draft, Index, Message, MessageError, Publication, PublisherId};
 use crate::property::Properties;
+use crate::topic::Subscribed;
 
 /// How a client reaches its brokers.
 #[derive(Clone, Debug)]
@@ -126,11 +127,11 @@ impl Default for Durability {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Subscribing {
-    /// The topic filter.
+    /// The topic filter; or `$share/GROUP/FILTER`, of whose messages each goes to one member of the group.
     pub filter: String,
     /// The selector. Default: none.
     pub selector: Option<String>,
-    /// The state that is kept for it. Default: its coverage, for its own life.
+    /// The state that is kept for it. Default: its coverage, for its own life. A member of a group is nondurable.
     pub durability: Durability,
     /// Whether a subscription whose state covers nothing yet begins with all that is held. Default: no, it begins live.
     pub from_held: bool,
@@ -145,14 +146,29 @@ pub struct Subscribing {
 impl Subscribing {
     /// The defaults with this filter.
     pub fn new(filter: impl Into<String>) -> Self {
+        let filter = filter.into();
+        let is_shared = Subscribed::parse(&filter).is_ok_and(|subscribed| subscribed.group.is_some());
         Self {
-            filter: filter.into(),
+            filter,
             selector: None,
-            durability: Durability::default(),
+            durability: if is_shared { Durability::Nondurable } else { Durability::default() },
             from_held: false,
             recover: Recover::First,
             slow: Slow::Wait,
             queue: 1_024,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_member_of_a_group_is_nondurable() {
+        let durability = |filter: &str| Subscribing::new(filter).durability;
+        assert!(matches!(durability("$share/g/a/#"), Durability::Nondurable));
+        assert!(matches!(durability("a/#"), Durability::SemiDurable(None)));
+        assert!(matches!(durability("$share"), Durability::SemiDurable(None)), "the broker refuses it");
     }
 }

@@ -8,8 +8,9 @@
 //! denials   5  channel  origin  gone (ranges)  absent (ranges)
 //! stored    6  channel  origin  ranges
 //! confirm   7  channel  origin  ranges
-//! 8 to 13: about durable subscriptions
+//! 8 to 15: about durable subscriptions
 //! introduction 20  key (32 bytes)  name  channels (number), each: id  digest (8 bytes)  name  topics (number), each: filter
+//! introduction 21  as 20, and then  channels that are kept on disk (number), each: id
 //! ranges:   number, each: first sequence  number of further ones
 //! ```
 
@@ -26,15 +27,15 @@ use whimbrel_pubsub::topic::MAX_TOPIC_LEN;
 
 use crate::hub::{Aged, ChannelMap, Word};
 
+pub(super) use word::for_version;
+
 /// The application protocol of sessions between brokers.
 pub const PROTOCOL: &str = "whimbrel-mesh/1";
 
 /// The version of the frames. Neighbouring versions work together.
-pub(super) const VERSION: u16 = 2;
-/// The first version with frames about what is on disk, and about durable subscriptions.
-pub(super) const DURABLE: u16 = 2;
-/// The first version whose brokers introduce themselves.
-pub(super) const INTRODUCES: u16 = 2;
+pub(super) const VERSION: u16 = 3;
+/// The first version that says which channels are kept on disk, where a durable subscription is attached, and what coverage is of.
+pub(super) const SAYS_MORE: u16 = 3;
 
 /// The most bytes of messages that are put into one frame, or one message.
 pub(super) const FRAME: usize = 16 << 10;
@@ -88,6 +89,8 @@ pub(super) struct Introduction {
     pub(super) key: PublicKey,
     pub(super) name: String,
     pub(super) channels: Vec<ChannelMap>,
+    /// Those of them that it can keep on disk. `None`: it does not say.
+    pub(super) kept: Option<Vec<ChannelId>>,
 }
 
 const HELLO: u8 = 1;
@@ -98,6 +101,7 @@ const DENIALS: u8 = 5;
 const STORED: u8 = 6;
 const CONFIRM: u8 = 7;
 const INTRODUCTION: u8 = 20;
+const WHOLE_INTRODUCTION: u8 = 21;
 
 impl MeshFrame {
     /// The channel that it is about, if it is about one.
@@ -113,11 +117,6 @@ impl MeshFrame {
         }
     }
 
-    /// Whether neighbours of version 1 do not know it.
-    pub(super) fn is_durable(&self) -> bool {
-        matches!(self, Self::Stored(..) | Self::Confirm(..) | Self::Word(_))
-    }
-
     pub(super) fn encode(&self) -> Bytes {
         let mut out = Vec::with_capacity(64);
         match self {
@@ -126,11 +125,10 @@ impl MeshFrame {
                 out.extend_from_slice(&version.to_le_bytes());
                 out.extend_from_slice(&cluster.0.to_le_bytes());
                 origin.encode(&mut out);
-                put_varint(&mut out, channels.len() as u64);
-                channels.iter().for_each(|channel| put_varint(&mut out, channel.0.into()));
+                put_channels(&mut out, channels);
             }
             Self::Introduction(introduction) => {
-                out.push(INTRODUCTION);
+                out.push(if introduction.kept.is_some() { WHOLE_INTRODUCTION } else { INTRODUCTION });
                 introduction.put(&mut out);
             }
             Self::Messages(channel, messages) => {
@@ -184,12 +182,12 @@ impl MeshFrame {
                 version: u16::from_le_bytes(parser.array()?),
                 cluster: ClusterId(u128::from_le_bytes(parser.array()?)),
                 origin: Origin::parse(&mut parser)?,
-                channels: {
-                    let number = parser.number(MOST_CHANNELS)?;
-                    (0..number).map(|_| channel(&mut parser)).collect::<Result<_, _>>()?
-                },
+                channels: channel_list(&mut parser)?,
             }),
-            INTRODUCTION => Self::Introduction(Introduction::parse(&mut parser)?),
+            kind @ (INTRODUCTION | WHOLE_INTRODUCTION) => {
+                let says_kept = kind == WHOLE_INTRODUCTION;
+                Self::Introduction(Introduction::parse(&mut parser, says_kept)?)
+            }
             MESSAGES => {
                 let channel = channel(&mut parser)?;
                 let mut messages = Vec::new();
@@ -239,9 +237,12 @@ impl Introduction {
             put_varint(out, topics.len() as u64);
             topics.iter().for_each(|filter| put_bytes(out, filter.as_str().as_bytes()));
         }
+        if let Some(kept) = &self.kept {
+            put_channels(out, kept);
+        }
     }
 
-    fn parse(parser: &mut Parser<'_>) -> Result<Self, Malformed> {
+    fn parse(parser: &mut Parser<'_>, says_kept: bool) -> Result<Self, Malformed> {
         let key = PublicKey::new(parser.array()?).map_err(|_| Malformed)?;
         let name = text(parser, LONGEST_NAME)?.to_owned();
         let number = parser.number(MOST_CHANNELS)?;
@@ -254,7 +255,9 @@ impl Introduction {
                 .collect::<Result<_, _>>()?;
             Ok(ChannelMap { id, name, topics, digest })
         });
-        Ok(Self { key, name, channels: channels.collect::<Result<_, _>>()? })
+        let channels = channels.collect::<Result<_, _>>()?;
+        let kept = says_kept.then(|| channel_list(parser)).transpose()?;
+        Ok(Self { key, name, channels, kept })
     }
 }
 
@@ -273,6 +276,16 @@ pub(crate) fn read_again(bytes: &Bytes) -> bool {
 
 fn channel(parser: &mut Parser<'_>) -> Result<ChannelId, Malformed> {
     u32::try_from(parser.varint()?).map(ChannelId).map_err(|_| Malformed)
+}
+
+fn put_channels(out: &mut Vec<u8>, channels: &[ChannelId]) {
+    put_varint(out, channels.len() as u64);
+    channels.iter().for_each(|channel| put_varint(out, channel.0.into()));
+}
+
+fn channel_list(parser: &mut Parser<'_>) -> Result<Vec<ChannelId>, Malformed> {
+    let number = parser.number(MOST_CHANNELS)?;
+    (0..number).map(|_| channel(parser)).collect()
 }
 
 fn aged(parser: &mut Parser<'_>, bytes: &Bytes) -> Result<Aged, Malformed> {
@@ -348,13 +361,12 @@ mod tests {
         for word in [
             Word::Confirmed { name: session.clone(), life },
             Word::Fact(Fact::Ended { name: session.clone(), life, left: Duration::from_secs(9) }),
-            Word::Fact(Fact::Covered { name: session, life, coverage: coverage.clone() }),
+            Word::Fact(Fact::Covered { name: session, life, selects: None, coverage: coverage.clone() }),
         ] {
             let bytes = MeshFrame::Word(word).encode();
             assert_eq!(MeshFrame::parse(&bytes), None, "sessions are their broker's own");
         }
-        for frame in [
-            MeshFrame::Hello(Hello { version: 1, cluster: ClusterId(8), origin, channels: vec![channel] }),
+        let introduction = |kept| {
             MeshFrame::Introduction(Introduction {
                 key: whimbrel::new_identity().public(),
                 name: "harbour".into(),
@@ -364,7 +376,17 @@ mod tests {
                     topics: vec!["prices/#".parse().unwrap()],
                     digest: 7,
                 }],
-            }),
+                kept,
+            })
+        };
+        let covered = |selects| {
+            let (name, coverage) = (name.clone(), coverage.clone());
+            MeshFrame::Word(Word::Fact(Fact::Covered { name, life, selects, coverage }))
+        };
+        for frame in [
+            MeshFrame::Hello(Hello { version: 1, cluster: ClusterId(8), origin, channels: vec![channel] }),
+            introduction(None),
+            introduction(Some(vec![channel])),
             MeshFrame::Messages(channel, vec![aged.clone(), aged]),
             MeshFrame::Heads(channel, vec![(origin, 12)]),
             MeshFrame::Request(channel, origin, ranges.clone()),
@@ -372,7 +394,9 @@ mod tests {
             MeshFrame::Stored(channel, origin, ranges.clone()),
             MeshFrame::Confirm(channel, origin, ranges),
             MeshFrame::Word(Word::Fact(Fact::Kept(subscription))),
-            MeshFrame::Word(Word::Fact(Fact::Covered { name: name.clone(), life, coverage })),
+            covered(None),
+            covered(Some(1 << 60)),
+            MeshFrame::Word(Word::Attached { name: name.clone(), life, selects: 7 }),
             MeshFrame::Word(Word::Fact(Fact::Ended {
                 name: name.clone(),
                 life,
@@ -384,6 +408,19 @@ mod tests {
         ] {
             assert_eq!(MeshFrame::parse(&frame.encode()), Some(frame));
         }
+    }
+
+    #[test]
+    fn a_neighbour_of_version_2_gets_no_frame_that_it_does_not_know() {
+        let (name, life) = (SubscriptionName::new("0a0b/board").unwrap(), Life { born: 1, generation: 3 });
+        let attached = Word::Attached { name: name.clone(), life, selects: 7 };
+        assert_eq!(for_version(attached.clone(), 3), Some(attached.clone()));
+        assert_eq!(for_version(attached, 2), None);
+        let covered = |selects| {
+            Word::Fact(Fact::Covered { name: name.clone(), life, selects, coverage: Coverage::default() })
+        };
+        assert_eq!(for_version(covered(Some(7)), 2), Some(covered(None)));
+        assert_eq!(for_version(Word::TellAll, 2), Some(Word::TellAll));
     }
 
     proptest! {

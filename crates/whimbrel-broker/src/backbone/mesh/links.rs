@@ -27,20 +27,18 @@ struct Inner {
 struct Session {
     number: u64,
     mocket: Mocket,
-    /// Whether the other broker knows frames about what is on disk.
-    knows_durable: bool,
-    /// The channels that both have; none before the broker introduced itself.
+    /// The channels that both have; none before both have introduced themselves.
     shared: Vec<ChannelId>,
 }
 
 impl Links {
     /// Enters a session. Returns its number. Of too many, the oldest is closed.
-    pub(super) fn insert(&self, broker: BrokerId, mocket: Mocket, knows_durable: bool) -> u64 {
+    pub(super) fn insert(&self, broker: BrokerId, mocket: Mocket) -> u64 {
         let mut inner = self.inner();
         inner.last += 1;
         let number = inner.last;
         let sessions = inner.by_broker.entry(broker).or_default();
-        sessions.push(Session { number, mocket, knows_durable, shared: Vec::new() });
+        sessions.push(Session { number, mocket, shared: Vec::new() });
         let oldest = (sessions.len() > MOST_SESSIONS).then(|| sessions.remove(0));
         drop(inner);
         if let Some(oldest) = oldest {
@@ -59,20 +57,21 @@ impl Links {
         }
     }
 
-    /// Sends to a broker, if there is a link and room in its queue. What does not go now is due again later.
-    pub(super) fn send(&self, to: BrokerId, frame: &MeshFrame) {
-        if let Some(session) = self.inner().by_broker.get(&to).and_then(|sessions| sessions.last()) {
+    /// Sends to a broker, if there is a link that carries the channel, and room in its queue. What does not go now is due again later.
+    pub(super) fn send(&self, to: BrokerId, channel: ChannelId, frame: &MeshFrame) {
+        let inner = self.inner();
+        let newest = inner.by_broker.get(&to).and_then(|sessions| sessions.last());
+        if let Some(session) = newest.filter(|session| session.shared.contains(&channel)) {
             drop(session.mocket.try_send(frame.encode()));
         }
     }
 
-    /// Sends to all brokers that have the channel, and know such a frame.
+    /// Sends to all brokers that have the channel.
     pub(super) fn send_all(&self, channel: ChannelId, frame: &MeshFrame) {
-        let (bytes, is_durable) = (frame.encode(), frame.is_durable());
+        let bytes = frame.encode();
         let inner = self.inner();
         let newest = inner.by_broker.values().filter_map(|sessions| sessions.last());
-        let knows = |session: &&Session| session.knows_durable || !is_durable;
-        for session in newest.filter(|session| session.shared.contains(&channel)).filter(knows) {
+        for session in newest.filter(|session| session.shared.contains(&channel)) {
             drop(session.mocket.try_send(bytes.clone()));
         }
     }

@@ -3,6 +3,7 @@
 //! Messages go from the broker at which they entered to each other one, once. What a link loses, the brokers ask each other for. So a broker
 //! that was cut off, or is new, fills its buffer in the same way.
 
+mod core;
 mod dialling;
 mod link;
 mod links;
@@ -14,37 +15,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::MissedTickBehavior;
-use whimbrel::{Endpoint, Mocket, PublicKey, Url};
-use whimbrel_pubsub::message::{BrokerId, ChannelId};
+use whimbrel::{Endpoint, Mocket};
+use whimbrel_pubsub::message::BrokerId;
 
-use super::frame::{Introduction, MeshFrame};
-use super::link_report::LinkReport;
+pub use self::core::{Mesh, Peer};
+
+use super::frame::MeshFrame;
+use super::link_report::{LinkReport, LinkState};
+use super::standing::Stand;
 use super::traffic::Traffic;
-use crate::hub::{ChannelMap, Hub};
+use crate::hub::Hub;
 use crate::ids::broker_id;
-use links::Links;
-
-/// Another broker.
-#[derive(Clone, Debug)]
-pub struct Peer {
-    /// Its key.
-    pub key: PublicKey,
-    /// Where it is dialled, if this broker knows.
-    pub url: Option<Url>,
-    /// The channels that go to it, if it has them. `None`: all.
-    pub channels: Option<Vec<ChannelId>>,
-}
-
-/// A broker's part of the mesh.
-#[derive(Debug)]
-pub struct Mesh {
-    hub: Arc<Hub>,
-    /// The key of this broker.
-    key: PublicKey,
-    peers: BTreeMap<BrokerId, Peer>,
-    links: Arc<Links>,
-    traffic: BTreeMap<BrokerId, Traffic>,
-}
 
 /// How often brokers are asked for what is missing, if anything is.
 const ASK_EVERY: Duration = Duration::from_millis(50);
@@ -52,8 +33,6 @@ const ASK_EVERY: Duration = Duration::from_millis(50);
 const HEADS_EVERY: u32 = 10;
 /// How often brokers are asked who has messages of other runs on disk, if anybody waits for that.
 const CONFIRM_EVERY: u32 = 4;
-/// Closing a link that speaks another version, or is of another cluster.
-const MISUSED: u64 = 1;
 
 impl Mesh {
     /// Joins the mesh: dials the peers that have a URL, and asks for what is missing.
@@ -64,7 +43,8 @@ impl Mesh {
         let mesh = Arc::new(Self { hub, key, peers: known, links: Arc::default(), traffic });
         for peer in peers {
             if let Some(url) = &peer.url {
-                tokio::spawn(dialling::run(Arc::clone(&mesh), endpoint.clone(), url.clone()));
+                let broker = broker_id(&peer.key);
+                tokio::spawn(dialling::run(Arc::clone(&mesh), endpoint.clone(), url.clone(), broker));
             }
         }
         if !peers.is_empty() {
@@ -93,7 +73,9 @@ impl Mesh {
         let now = self.hub.clock().time();
         let highest = self.hub.own_highest();
         let of = |(broker, traffic): (&BrokerId, &Traffic)| {
-            let since = traffic.since();
+            let Stand { state, lasted, next_attempt, trouble } = traffic.standing.look(now);
+            let linked = state == LinkState::Linked;
+            let lasted = lasted.as_secs_f64();
             let mocket = self.links.newest(*broker);
             let stats = mocket.as_ref().map(Mocket::stats);
             let paths = stats.as_ref().map_or(&[][..], |stats| &stats.connection.paths);
@@ -104,8 +86,11 @@ impl Mesh {
             LinkReport {
                 name: key.chars().take(8).collect(),
                 key,
-                linked: since.is_some(),
-                linked_s: since.map(|since| now.since(since).as_secs_f64()),
+                linked,
+                state,
+                linked_s: linked.then_some(lasted),
+                away_s: (!linked).then_some(lasted),
+                next_attempt_s: next_attempt.map(|next| next.as_secs_f64()),
                 address: mocket.as_ref().map(Mocket::peer_addr),
                 paths: paths.len() as u64,
                 working_paths: paths.iter().filter(works).count() as u64,
@@ -114,34 +99,11 @@ impl Mesh {
                 received: traffic.received(),
                 sent_per_s: traffic.sent_rate.per_second(),
                 received_per_s: traffic.received_rate.per_second(),
-                trouble: traffic.trouble(),
-                behind: since.map(|_| traffic.behind(|channel| highest.get(&channel).copied().unwrap_or(0))),
+                trouble,
+                behind: linked.then(|| traffic.behind(|channel| highest.get(&channel).copied().unwrap_or(0))),
             }
         };
         self.traffic.iter().map(of).collect()
-    }
-
-    /// The broker with this key, if it is configured.
-    fn peer(&self, key: Option<PublicKey>) -> Option<BrokerId> {
-        let key = key?;
-        self.peers.iter().find(|(_, peer)| peer.key == key).map(|(broker, _)| *broker)
-    }
-
-    /// Describes the channels here to a broker.
-    fn map_for(&self, broker: BrokerId) -> Vec<ChannelMap> {
-        let channels = self.peers.get(&broker).and_then(|peer| peer.channels.as_ref());
-        self.hub.map(|channel| channels.is_none_or(|channels| channels.contains(&channel)))
-    }
-
-    /// How this broker introduces itself to one that is told of these channels.
-    fn introduction(&self, channels: &[ChannelMap]) -> Introduction {
-        Introduction { key: self.key, name: self.hub.name().name.clone(), channels: channels.to_vec() }
-    }
-
-    /// Names another broker to clients, with its URL if that is known here.
-    fn called(&self, broker: BrokerId, name: &str) -> String {
-        let url = self.peers.get(&broker).and_then(|peer| peer.url.as_ref());
-        url.map_or_else(|| format!("the broker {name}"), |url| format!("the broker {name}, {url}"))
     }
 }
 
@@ -154,7 +116,7 @@ async fn ask(mesh: std::sync::Weak<Mesh>) {
         let Some(mesh) = mesh.upgrade() else { return };
         for (channel, request) in mesh.hub.poll_requests() {
             let to = request.to;
-            mesh.links.send(to, &MeshFrame::Request(channel, request.origin, request.ranges));
+            mesh.links.send(to, channel, &MeshFrame::Request(channel, request.origin, request.ranges));
         }
         if turn % CONFIRM_EVERY == 0 {
             for (channel, origin, ranges) in mesh.hub.poll_confirms() {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::mpsc;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use whimbrel::Mocket;
 use whimbrel_pubsub::coverage::Range;
 use whimbrel_pubsub::message::{ChannelId, Origin};
@@ -13,8 +13,8 @@ use whimbrel_pubsub::message::{ChannelId, Origin};
 use super::super::frame::MeshFrame;
 use super::super::taking::{message_frames, take_messages};
 use super::super::traffic::Traffic;
-use super::Mesh;
-use super::link::Meeting;
+use super::core::Mesh;
+use super::link::{HELLO, Meeting};
 use crate::buffer::{GapAnswer, GapRequest};
 use crate::hub::{Dug, Finding, Hub, Word};
 
@@ -75,17 +75,24 @@ pub(super) async fn run(
 impl Taking<'_> {
     async fn run(mut self, mocket: &Mocket) -> Result<(), String> {
         let mut received = Vec::new();
+        let until = Instant::now() + HELLO;
         loop {
+            if !self.meeting.is_over() && Instant::now() >= until {
+                return Err("it does not introduce itself".to_owned());
+            }
             match timeout(SILENCE, mocket.recv_many(&mut received, BATCH)).await {
                 Ok(Ok(_)) => {}
                 Ok(Err(_)) => return Ok(()),
                 Err(_) => {
                     mocket.abort(SILENT, "the broker is silent");
-                    return Ok(());
+                    return Err(format!("the other broker was silent for {} s", SILENCE.as_secs()));
                 }
             }
             for message in received.drain(..) {
                 match MeshFrame::parse(&message.payload) {
+                    Some(MeshFrame::Introduction(theirs)) => self.meeting.meet(self.mesh, theirs)?,
+                    // What overtook the introduction is asked for again.
+                    Some(_) if !self.meeting.is_over() => {}
                     Some(MeshFrame::Word(word)) => drop(self.words.send(word).await),
                     Some(frame) => self.take(frame)?,
                     None => return Err("it sends what is no frame of this version".to_owned()),
@@ -101,7 +108,7 @@ impl Taking<'_> {
         }
         match frame {
             MeshFrame::Messages(channel, messages) => {
-                take_messages(hub, self.traffic, channel, messages, &mut self.finding)?;
+                take_messages(hub, (self.by, self.traffic), channel, messages, &mut self.finding)?;
             }
             MeshFrame::Heads(channel, heads) => hub.handle_heads(channel, self.by, &heads),
             MeshFrame::Request(channel, origin, ranges) => self.answer(channel, origin, ranges)?,
@@ -121,9 +128,8 @@ impl Taking<'_> {
                     drop(self.answers.try_send(vec![frame]));
                 }
             }
-            MeshFrame::Introduction(theirs) => self.meeting.meet(self.mesh, theirs)?,
             MeshFrame::Hello(_) => return Err("it says hello a second time".to_owned()),
-            MeshFrame::Word(_) => {}
+            MeshFrame::Introduction(_) | MeshFrame::Word(_) => {}
         }
         Ok(())
     }

@@ -7,9 +7,9 @@ use tokio::sync::{mpsc, oneshot};
 use whimbrel::{Mocket, Sender};
 use whimbrel_pubsub::message::{BrokerId, ChannelId};
 
-use super::super::frame::{FRAME, Introduction, MeshFrame};
+use super::super::frame::{FRAME, Introduction, MeshFrame, for_version};
 use super::super::traffic::Traffic;
-use super::Mesh;
+use super::core::Mesh;
 use crate::hub::{Confirming, Outgoing, Sharing};
 
 /// How often it is looked whether this is still the session for messages.
@@ -17,14 +17,22 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// The sources of what a session sends.
 pub(super) struct Sources {
-    /// The introduction of this broker, if the other knows such a frame.
+    /// The introduction of this broker, until it is sent.
     pub(super) introduction: Option<Introduction>,
-    /// The channels that both have, once the other has introduced itself.
-    pub(super) introduced: oneshot::Receiver<Vec<ChannelId>>,
-    /// News of what is on disk, and of durable subscriptions, if the other broker knows such frames.
-    pub(super) durable: Option<(Confirming, Sharing)>,
+    /// What both have in common, once the other has introduced itself.
+    pub(super) introduced: oneshot::Receiver<Met>,
     /// Answers to questions.
     pub(super) answers: mpsc::Receiver<Vec<Bytes>>,
+}
+
+/// What comes of an introduction.
+pub(super) struct Met {
+    /// The channels that both have.
+    pub(super) shared: Vec<ChannelId>,
+    /// News of what is on disk.
+    pub(super) confirming: Confirming,
+    /// News of durable subscriptions.
+    pub(super) sharing: Sharing,
 }
 
 /// The session of the mesh that is sent over.
@@ -34,6 +42,8 @@ pub(super) struct Line<'a> {
     pub(super) traffic: &'a Traffic,
     /// The other broker, and the session's number among those with it.
     pub(super) number: (BrokerId, u64),
+    /// The version of the other broker's frames.
+    pub(super) version: u16,
 }
 
 /// The session has ended.
@@ -51,7 +61,7 @@ impl Line<'_> {
             self.send(&MeshFrame::Introduction(introduction)).await?;
         }
         // Without an introduction the session ends.
-        let shared = (&mut sources.introduced).await.map_err(|_| Ended)?;
+        let Met { shared, mut confirming, sharing } = (&mut sources.introduced).await.map_err(|_| Ended)?;
         let mut outgoing = self.mesh.hub.outgoing(&shared);
         let (broker, number) = self.number;
         self.mesh.links.share(broker, number, shared.clone());
@@ -67,12 +77,16 @@ impl Line<'_> {
                 self.mocket.send(frame).await.map_err(|_| Ended)?;
             }
             let mut is_idle = !self.send_messages(&mut outgoing, &sender).await?;
-            if let Some((confirming, sharing)) = &mut sources.durable {
-                is_idle &= !self.send_durable(confirming, sharing).await?;
-            }
+            is_idle &= !self.send_durable(&mut confirming, &sharing).await?;
             answer = sources.answers.try_recv().ok();
             if is_idle && answer.is_none() {
-                answer = self.wait(sources, &outgoing).await;
+                answer = tokio::select! {
+                    answer = sources.answers.recv() => answer,
+                    () = outgoing.woken() => None,
+                    () = confirming.woken() => None,
+                    () = sharing.woken() => None,
+                    () = tokio::time::sleep(LOOK) => None,
+                };
             }
         }
     }
@@ -98,30 +112,10 @@ impl Line<'_> {
         if let Some((channel, origin, ranges)) = stored {
             self.send(&MeshFrame::Stored(channel, origin, ranges)).await?;
         }
-        for word in words {
+        for word in words.into_iter().filter_map(|word| for_version(word, self.version)) {
             self.send(&MeshFrame::Word(word)).await?;
         }
         Ok(is_some)
-    }
-
-    /// Waits until there may be something to send.
-    async fn wait(&self, sources: &mut Sources, outgoing: &Outgoing) -> Option<Vec<Bytes>> {
-        let durable = sources.durable.as_ref();
-        let durable = async {
-            match durable {
-                Some((confirming, sharing)) => tokio::select! {
-                    () = confirming.woken() => {}
-                    () = sharing.woken() => {}
-                },
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            answer = sources.answers.recv() => answer,
-            () = outgoing.woken() => None,
-            () = durable => None,
-            () = tokio::time::sleep(LOOK) => None,
-        }
     }
 
     async fn send(&self, frame: &MeshFrame) -> Result<(), Ended> {

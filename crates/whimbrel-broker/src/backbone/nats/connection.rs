@@ -22,12 +22,22 @@ pub struct NatsReport {
     pub subjects: String,
     /// How often a connection was made.
     pub connections: u64,
+    /// Messages that were published here and went to the servers.
+    pub published: u64,
+    /// Messages of other brokers that came.
+    pub received: u64,
+    /// Bytes that went to the servers, without the overhead of the protocol.
+    pub sent_bytes: u64,
+    /// Bytes that came from them.
+    pub received_bytes: u64,
+    /// Messages that were published here and have yet to go to the servers.
+    pub behind: u64,
     /// Messages that came faster than they could be taken, and were asked for again.
     pub overrun: u64,
     /// Messages that no broker of the cluster sends.
     pub refused: u64,
-    /// The brokers that are not taken, and why.
-    pub not_taken: Vec<String>,
+    /// The brokers that are refused, and why.
+    pub refused_brokers: Vec<String>,
     /// The last failure. `None` while there is a connection.
     pub trouble: Option<String>,
 }
@@ -37,6 +47,7 @@ pub struct NatsReport {
 pub(super) struct Connection {
     state: Mutex<State>,
     changed: Notify,
+    received: AtomicU64,
     overrun: AtomicU64,
     refused: AtomicU64,
 }
@@ -84,6 +95,11 @@ impl Connection {
         self.changed.notified().await;
     }
 
+    /// So many messages of other brokers came.
+    pub(super) fn on_received(&self, messages: u64) {
+        self.received.fetch_add(messages, Ordering::Relaxed);
+    }
+
     /// A message came that is none of a broker.
     pub(super) fn on_malformed(&self) {
         self.refused.fetch_add(1, Ordering::Relaxed);
@@ -94,11 +110,12 @@ impl Connection {
         self.refused.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// The report, without what the client and the buffer know.
     pub(super) fn report(
         &self,
         subjects: String,
         server: Option<String>,
-        not_taken: Vec<String>,
+        refused_brokers: Vec<String>,
     ) -> NatsReport {
         let State { connections, trouble } = &*self.state();
         NatsReport {
@@ -106,10 +123,12 @@ impl Connection {
             server,
             subjects,
             connections: *connections,
+            received: self.received.load(Ordering::Relaxed),
             overrun: self.overrun.load(Ordering::Relaxed),
             refused: self.refused.load(Ordering::Relaxed),
-            not_taken,
+            refused_brokers,
             trouble: trouble.clone(),
+            ..NatsReport::default()
         }
     }
 

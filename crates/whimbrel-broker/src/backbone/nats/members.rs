@@ -15,6 +15,8 @@ use crate::Time;
 pub(super) const MOST_MEMBERS: usize = 256;
 /// A broker that is silent for so long is not linked.
 pub(super) const SILENT: Duration = Duration::from_secs(10);
+/// Clients are not sent to a broker that is silent for so long, and its description is forgotten (5 min).
+pub(super) const ADVISED_FOR: Duration = Duration::from_secs(300);
 
 /// The brokers that introduced themselves, and that were not silent for too long since.
 #[derive(Debug, Default)]
@@ -98,7 +100,7 @@ impl Members {
         is_news
     }
 
-    /// The brokers that are not taken, and why.
+    /// The brokers that are refused, and why.
     pub(super) fn refused(&self) -> Vec<String> {
         self.inner().refused.values().cloned().collect()
     }
@@ -110,7 +112,7 @@ impl Members {
         inner.members.retain(|broker, member| {
             let silent = now.since(member.heard());
             if silent >= SILENT && member.is_linked.swap(false, Ordering::Relaxed) {
-                member.traffic.end();
+                member.traffic.standing.end(member.heard());
             }
             let is_kept = silent < forget_after;
             if !is_kept {
@@ -119,6 +121,13 @@ impl Members {
             is_kept
         });
         forgotten
+    }
+
+    /// The brokers that were silent for this time.
+    pub(super) fn silent_for(&self, time: Duration, now: Time) -> Vec<BrokerId> {
+        let inner = self.inner();
+        let silent = inner.members.iter().filter(|(_, member)| now.since(member.heard()) >= time);
+        silent.map(|(broker, _)| *broker).collect()
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -131,7 +140,7 @@ impl Member {
     pub(super) fn hear(&self, now: Time) {
         *self.heard.lock().unwrap_or_else(PoisonError::into_inner) = now;
         if !self.is_linked.swap(true, Ordering::Relaxed) {
-            self.traffic.begin(now);
+            self.traffic.standing.begin(now);
         }
     }
 
@@ -154,7 +163,8 @@ impl Member {
         self.has_answer.store(false, Ordering::Release);
     }
 
-    fn heard(&self) -> Time {
+    /// When something came from it last.
+    pub(super) fn heard(&self) -> Time {
         *self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -178,6 +188,8 @@ mod tests {
         assert!(!members.find(BrokerId(1)).unwrap().is_linked());
         members.find(BrokerId(1)).unwrap().hear(at(21));
         assert!(members.find(BrokerId(1)).unwrap().is_linked());
+        assert!(members.silent_for(ADVISED_FOR, at(320)).is_empty());
+        assert_eq!(members.silent_for(ADVISED_FOR, at(321)), [BrokerId(1)]);
         assert_eq!(members.look(day, at(90_000)), [BrokerId(1)]);
         assert!(members.find(BrokerId(1)).is_none());
     }

@@ -30,12 +30,12 @@ pub use connecting::{NatsAccess, NatsPlan};
 pub use connection::NatsReport;
 
 use super::frame::{Introduction, MeshFrame};
-use super::link_report::LinkReport;
+use super::link_report::{LinkReport, LinkState};
 use super::traffic::Traffic;
 use crate::hub::{ChannelMap, Hub};
 use crate::tls::TlsError;
 use connection::Connection;
-use members::{MOST_MEMBERS, Member, Members};
+use members::{ADVISED_FOR, MOST_MEMBERS, Member, Members};
 use receiving::Directed;
 use subjects::Subjects;
 
@@ -172,17 +172,18 @@ impl Nats {
     /// Returns a report on each broker that was heard of. What is published goes to all at once.
     pub fn report(&self) -> Vec<LinkReport> {
         let now = self.hub.clock().time();
-        let highest = self.hub.own_highest();
-        let behind = self.sent.behind(|channel| highest.get(&channel).copied().unwrap_or(0));
+        let behind = self.behind();
         let is_connected = self.is_connected();
         let of = |member: Arc<Member>| {
             let traffic = &member.traffic;
-            let since = traffic.since().filter(|_| is_connected);
+            let since = traffic.standing.linked_since().filter(|_| is_connected);
             let key = traffic.key.to_string();
             LinkReport {
                 name: key.chars().take(8).collect(),
                 key,
                 linked: since.is_some(),
+                state: if since.is_some() { LinkState::Linked } else { LinkState::Silent },
+                away_s: since.is_none().then(|| now.since(member.heard()).as_secs_f64()),
                 linked_s: since.map(|since| now.since(since).as_secs_f64()),
                 sent: self.sent.sent(),
                 received: traffic.received(),
@@ -198,13 +199,29 @@ impl Nats {
     /// Returns a report on the connection with NATS.
     pub fn connection(&self) -> NatsReport {
         let server = self.is_connected().then(|| self.client.server_info().server_name);
-        self.connection.report(self.subjects.all(), server, self.members.refused())
+        let report = self.connection.report(self.subjects.all(), server, self.members.refused());
+        let statistics = self.client.statistics();
+        NatsReport {
+            published: self.sent.sent(),
+            sent_bytes: statistics.out_bytes.load(Ordering::Relaxed),
+            received_bytes: statistics.in_bytes.load(Ordering::Relaxed),
+            behind: self.behind(),
+            ..report
+        }
+    }
+
+    /// The number of messages that were published here and have yet to go to the servers.
+    fn behind(&self) -> u64 {
+        let highest = self.hub.own_highest();
+        self.sent.behind(|channel| highest.get(&channel).copied().unwrap_or(0))
     }
 
     /// This broker's introduction, as a frame.
     fn introduction(&self) -> Bytes {
         let name = self.hub.name().name.clone();
-        MeshFrame::Introduction(Introduction { key: self.key, name, channels: self.map.clone() }).encode()
+        // Each broker keeps what is durable by itself.
+        let (channels, kept) = (self.map.clone(), None);
+        MeshFrame::Introduction(Introduction { key: self.key, name, channels, kept }).encode()
     }
 
     /// Tells a broker that is new, or new again, who this one is and what it knows.
@@ -239,9 +256,14 @@ impl Nats {
     }
 
     fn forget_the_silent(&self) {
-        for broker in self.members.look(self.forget_after, self.hub.clock().time()) {
+        let now = self.hub.clock().time();
+        for broker in self.members.look(self.forget_after, now) {
             self.hub.part(broker);
         }
+        self.members
+            .silent_for(ADVISED_FOR, now)
+            .into_iter()
+            .for_each(|broker| self.hub.stop_advising(broker));
     }
 
     fn next_number(&self) -> u64 {

@@ -81,6 +81,9 @@ impl Receiving<'_> {
         let is_request = matches!(frame, MeshFrame::Request(..));
         // One answer at a time for each broker, so that none keeps others from getting theirs.
         let has_room = is_request && member.begin_answer();
+        if let MeshFrame::Messages(_, messages) = &frame {
+            nats.connection.on_received(messages.len() as u64);
+        }
         match take(&nats.hub, (from, &member.traffic), frame, has_room, &mut self.finding) {
             Ok(frames) if has_room => nats.answer(from, member, frames),
             Ok(_) => {}
@@ -100,7 +103,7 @@ impl Receiving<'_> {
     /// A broker says who it is, and what it has.
     fn meet(&mut self, from: Origin, introduction: Introduction) {
         let nats = self.nats;
-        let Introduction { key, name, channels } = introduction;
+        let Introduction { key, name, channels, .. } = introduction;
         if broker_id(&key) != from.broker {
             nats.connection.on_malformed();
             return;
@@ -114,14 +117,14 @@ impl Receiving<'_> {
         }
         let called = format!("the broker {name}");
         if !nats.members.has_room(from.broker) {
-            let why = format!("{called} is not taken: there are {MOST_MEMBERS} others");
+            let why = format!("{called} is refused: there are {MOST_MEMBERS} others");
             nats.tell_once(from.broker, &why);
             return;
         }
-        let shared = match nats.hub.meet(from.broker, called.clone(), &nats.map, channels) {
+        let shared = match nats.hub.meet(from.broker, called.clone(), &nats.map, (channels, None)) {
             Ok(shared) => shared,
             Err(why) => {
-                let why = format!("{called} is not taken: {why}");
+                let why = format!("{called} is refused: {why}");
                 if nats.members.refuse(from.broker, &why) {
                     nats.tell(&why);
                 }

@@ -3,7 +3,9 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use whimbrel_pubsub::coverage::Cover;
-use whimbrel_pubsub::message::ChannelId;
+use whimbrel_pubsub::message::{ChannelId, Stamp};
+
+use crate::store::{MessageName, SubscriptionName};
 
 /// The messages of a subscription that a client has, until the store is told.
 #[derive(Debug, Default)]
@@ -13,6 +15,7 @@ pub(super) struct Acknowledged(Mutex<Vec<(ChannelId, Cover)>>);
 #[derive(Debug)]
 pub(super) struct Mark {
     acknowledged: Arc<Acknowledged>,
+    subscription: Arc<SubscriptionName>,
     channel: ChannelId,
     cover: Cover,
 }
@@ -32,8 +35,25 @@ impl Acknowledged {
 }
 
 impl Mark {
-    pub(super) fn new(acknowledged: &Arc<Acknowledged>, channel: ChannelId, cover: Cover) -> Self {
-        Self { acknowledged: Arc::clone(acknowledged), channel, cover }
+    pub(super) fn new(
+        acknowledged: &Arc<Acknowledged>,
+        subscription: &Arc<SubscriptionName>,
+        channel: ChannelId,
+        cover: Cover,
+    ) -> Self {
+        let (acknowledged, subscription) = (Arc::clone(acknowledged), Arc::clone(subscription));
+        Self { acknowledged, subscription, channel, cover }
+    }
+
+    /// The message's name on disk.
+    pub(super) fn message(&self, stamp: &Stamp) -> MessageName {
+        let (subscription, channel) = ((*self.subscription).clone(), self.channel);
+        MessageName { subscription, channel, origin: stamp.origin, sequence: stamp.sequence }
+    }
+
+    /// What the client's having it covers.
+    pub(super) fn has(&self) -> (&SubscriptionName, ChannelId, Cover) {
+        (&*self.subscription, self.channel, self.cover)
     }
 
     /// The client has the message.

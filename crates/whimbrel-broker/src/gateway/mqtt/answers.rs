@@ -88,3 +88,8 @@ pub(super) fn fault_of(refusal: Refusal) -> Fault {
     };
     Fault::new(reason, refusal.reason)
 }
+
+/// The disk takes nothing.
+pub(super) fn full(error: impl std::fmt::Display) -> Fault {
+    fault_of(Refusal::new(RefusalCode::Unavailable, error))
+}

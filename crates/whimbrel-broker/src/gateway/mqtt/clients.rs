@@ -1,24 +1,19 @@
 //! The connected clients by their identifiers, and the sessions of those who are away.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, watch};
 use whimbrel_pubsub::message::Message;
 
+use super::away::{AllAway, Away};
 use super::kept::Kept;
+use super::ranking::Name;
 use crate::hub::SessionName;
-
-/// The user, if there is one, and the client identifier: a user cannot take over another's session.
-pub(super) type Name = (Option<String>, String);
 
 /// How long a connection that is taken over may take to end.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The most sessions that are kept for clients that are away, beside those on disk, which the store limits.
-pub(super) const MOST_KEPT: usize = 10_000;
-/// The most bytes of all of them, roughly.
-pub(super) const MOST_KEPT_BYTES: usize = 256 << 20;
 
 /// All clients.
 #[derive(Debug, Default)]
@@ -27,10 +22,7 @@ pub(super) struct Clients(Mutex<Inner>);
 #[derive(Debug, Default)]
 struct Inner {
     live: HashMap<Name, Live>,
-    away: BTreeMap<Name, Away>,
-    bytes: usize,
-    /// The number of those whose sessions are on disk, too.
-    stored: usize,
+    away: AllAway,
     /// Names whose sessions are over, and have to be ended on disk.
     over: BTreeSet<Name>,
 }
@@ -39,17 +31,6 @@ struct Inner {
 struct Live {
     kicked: Arc<Notify>,
     gone: watch::Receiver<()>,
-}
-
-/// The state that is left of a client that went.
-#[derive(Debug, Default)]
-pub(super) struct Away {
-    /// Its session, and how long it is kept.
-    pub(super) session: Option<(Kept, Instant)>,
-    /// Its Will, and when it is published.
-    pub(super) will: Option<(Message, Instant)>,
-    /// Whether a former session is over, and has to be ended on disk.
-    pub(super) is_over: bool,
 }
 
 /// A client's place among the connected ones.
@@ -85,16 +66,15 @@ impl Clients {
         let (_gone, gone) = watch::channel(());
         let kicked = Arc::new(Notify::new());
         inner.live.insert(name.clone(), Live { kicked: Arc::clone(&kicked), gone });
-        let mut away = inner.take(name).unwrap_or_default();
+        let mut away = inner.away.take(name).unwrap_or_default();
         away.is_over = inner.over.remove(name);
         Ok((Place { clients: Arc::clone(self), name: name.clone(), kicked, _gone }, away))
     }
 
     /// Puts a session that was found on disk where it was.
     pub(super) fn restore(&self, name: Name, kept: Kept, until: Instant) {
-        let mut inner = self.lock();
         let away = Away { session: Some((kept, until)), ..Away::default() };
-        inner.put(name, away);
+        self.lock().away.put(name, away);
     }
 
     /// Takes the place of somebody whose session has to be ended on disk. Nobody comes back in between.
@@ -104,30 +84,17 @@ impl Clients {
         self.try_enter(&name).ok().map(|(place, _)| place)
     }
 
-    /// Forgets sessions whose time is over. Returns the Wills that are due.
-    pub(super) fn tick(&self, now: Instant) -> Vec<Message> {
+    /// Forgets sessions whose time is over. Returns the Wills that are due, with their users.
+    pub(super) fn tick(&self, now: Instant) -> Vec<(Option<String>, Message)> {
         let mut inner = self.lock();
-        let mut wills = Vec::new();
-        let Inner { away, bytes, stored, over, .. } = &mut *inner;
-        away.retain(|name, away| {
-            let is_over = away.session.as_ref().is_some_and(|(_, until)| *until <= now);
-            if is_over && let Some((kept, _)) = away.session.take() {
-                *bytes = bytes.saturating_sub(kept.bytes());
-                if kept.is_stored {
-                    *stored -= 1;
-                    over.insert(name.clone());
-                }
-            }
-            if let Some((_, at)) = &away.will
-                && (*at <= now || away.session.is_none())
-            {
-                let due = away.will.take().map(|(message, _)| message);
-                *bytes = bytes.saturating_sub(due.as_ref().map_or(0, |will| will.encoded().len()));
-                wills.extend(due);
-            }
-            away.session.is_some() || away.will.is_some()
-        });
+        let (wills, over) = inner.away.tick(now);
+        inner.over.extend(over);
         wills
+    }
+
+    /// Gives up the Wills whose time has not come. Returns how many.
+    pub(super) fn take_wills(&self) -> usize {
+        self.lock().away.take_wills()
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -135,70 +102,12 @@ impl Clients {
     }
 }
 
-impl Inner {
-    fn take(&mut self, name: &Name) -> Option<Away> {
-        let away = self.away.remove(name)?;
-        self.bytes = self.bytes.saturating_sub(away.bytes());
-        self.stored -= usize::from(away.is_stored());
-        Some(away)
-    }
-
-    /// Keeps what is left of a client. Others may have to go for it.
-    fn put(&mut self, name: Name, away: Away) {
-        self.bytes += away.bytes();
-        self.stored += usize::from(away.is_stored());
-        self.away.insert(name, away);
-        self.make_room();
-    }
-
-    fn has_too_many(&self) -> bool {
-        self.away.len() - self.stored > MOST_KEPT
-    }
-
-    /// Makes room by giving up the sessions that end first, of the user who has the most: users do not lose theirs to others. Their
-    /// Wills are published at the next tick.
-    fn make_room(&mut self) {
-        while self.has_too_many() || self.bytes > MOST_KEPT_BYTES {
-            // What is on disk was promised. Only its memory has a limit here.
-            let may_go = |away: &Away| self.bytes > MOST_KEPT_BYTES || !away.is_stored();
-            let mut users = BTreeMap::<_, usize>::new();
-            for ((user, _), away) in self.away.iter().filter(|(_, away)| may_go(away)) {
-                *users.entry(user).or_default() += away.bytes();
-            }
-            let Some((most, _)) = users.into_iter().max_by_key(|(_, bytes)| *bytes) else { return };
-            let ends = |away: &Away| away.session.as_ref().map(|(_, until)| *until);
-            let of_user = self.away.iter().filter(|((user, _), away)| user == most && may_go(away));
-            let sessions = of_user.filter_map(|(name, away)| Some((ends(away)?, name)));
-            let Some((_, first)) = sessions.min() else { return };
-            let first = first.clone();
-            if let Some(away) = self.away.get_mut(&first)
-                && let Some((kept, _)) = away.session.take()
-            {
-                self.bytes = self.bytes.saturating_sub(kept.bytes());
-                if kept.is_stored {
-                    self.stored -= 1;
-                    self.over.insert(first.clone());
-                }
-                if away.will.is_none() {
-                    self.away.remove(&first);
-                }
-            }
-        }
-    }
-}
-
-impl Away {
-    fn is_stored(&self) -> bool {
-        self.session.as_ref().is_some_and(|(kept, _)| kept.is_stored)
-    }
-
-    fn bytes(&self) -> usize {
-        let will = self.will.as_ref().map_or(0, |(message, _)| message.encoded().len());
-        will + self.session.as_ref().map_or(0, |(kept, _)| kept.bytes())
-    }
-}
-
 impl Place {
+    /// The user, if there is one.
+    pub(super) fn user(&self) -> Option<String> {
+        self.name.0.clone()
+    }
+
     /// The session's name.
     pub(super) fn session(&self) -> SessionName {
         let (user, client) = self.name.clone();
@@ -221,9 +130,7 @@ impl Place {
         if away.is_over {
             inner.over.insert(self.name.clone());
         }
-        if away.session.is_some() || away.will.is_some() {
-            inner.put(self.name.clone(), away);
-        }
+        inner.away.put(self.name.clone(), away);
     }
 }
 
@@ -236,46 +143,6 @@ impl Drop for Place {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    async fn leave(clients: &Arc<Clients>, user: Option<&str>, client: usize, ends: Instant) {
-        let name = (user.map(str::to_owned), client.to_string());
-        let (place, _) = clients.enter(name).await.unwrap();
-        place.leave(Away { session: Some((Kept::default(), ends)), ..Away::default() });
-    }
-
-    fn has(clients: &Clients, user: Option<&str>, client: usize) -> bool {
-        clients.lock().away.contains_key(&(user.map(str::to_owned), client.to_string()))
-    }
-
-    #[tokio::test]
-    async fn sessions_are_bounded_and_users_keep_theirs() {
-        let (clients, now) = (Arc::<Clients>::default(), Instant::now());
-        let soon = now + Duration::from_secs(1);
-        leave(&clients, Some("fisher"), 0, soon).await;
-        for client in 0..=MOST_KEPT {
-            leave(&clients, None, client, soon + Duration::from_secs(client as u64)).await;
-        }
-        assert_eq!(clients.lock().away.len(), MOST_KEPT);
-        assert!(has(&clients, Some("fisher"), 0), "another's flood does not reach it");
-        assert!(!has(&clients, None, 0) && !has(&clients, None, 1) && has(&clients, None, 2));
-        clients.tick(soon + Duration::from_secs(MOST_KEPT as u64));
-        let inner = clients.lock();
-        assert_eq!((inner.away.len(), inner.bytes), (0, 0));
-    }
-
-    /// A restart would otherwise end sessions that CONNACK had promised.
-    #[tokio::test]
-    async fn regression_sessions_on_disk_take_no_place_of_those_in_memory() {
-        let (clients, now) = (Arc::<Clients>::default(), Instant::now());
-        let until = now + Duration::from_secs(60);
-        for client in 0..=MOST_KEPT {
-            let stored = Kept { is_stored: true, ..Kept::default() };
-            clients.restore((None, format!("stored {client}")), stored, until);
-        }
-        leave(&clients, None, 1, until).await;
-        let inner = clients.lock();
-        assert_eq!((inner.away.len(), inner.over.len()), (MOST_KEPT + 2, 0));
-    }
 
     #[tokio::test]
     async fn a_session_on_disk_is_ended_there_before_its_name_is_given_again() {

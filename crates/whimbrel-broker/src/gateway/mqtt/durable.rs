@@ -8,10 +8,12 @@ use whimbrel_pubsub::frame::{Refusal, RefusalCode};
 use whimbrel_pubsub::message::ChannelId;
 
 use super::acknowledged::{Acknowledged, Mark};
+use super::in_flight::Due;
 use super::options::Options;
-use super::outgoing::{Due, Outgoing};
+use super::outgoing::Outgoing;
 use crate::hub::{DurableAttachment, Hub, Progress, SessionName};
 use crate::selection::Selection;
+use crate::store::SubscriptionName;
 
 /// The most that is acknowledged to the store at once: so much fits into a coverage, however it lies.
 const MOST_AT_ONCE: usize = 128;
@@ -20,6 +22,7 @@ const MOST_AT_ONCE: usize = 128;
 #[derive(Debug)]
 pub(super) struct Durable {
     attachment: DurableAttachment,
+    name: Arc<SubscriptionName>,
     acknowledged: Arc<Acknowledged>,
     /// Whether there may be more to read, whoever wakes it.
     has_more: bool,
@@ -42,11 +45,17 @@ impl Durable {
         });
         let stops = |_| Refusal::new(RefusalCode::Unavailable, "the broker stops");
         let attachment = attached.await.map_err(stops)??;
-        Ok(Self { attachment, acknowledged, has_more: true })
+        let name = Arc::new(attachment.name().clone());
+        Ok(Self { attachment, name, acknowledged, has_more: true })
     }
 
     pub(super) fn is_ready(&self) -> bool {
         self.has_more || self.attachment.is_ready() || !self.acknowledged.is_empty()
+    }
+
+    /// Whether all was read that was on disk when it was attached.
+    pub(super) fn is_through(&self) -> bool {
+        self.attachment.is_through()
     }
 
     /// Sends what there is, as far as the client has room.
@@ -58,10 +67,10 @@ impl Durable {
     ) -> Result<(), Refusal> {
         let wall_ms = hub.clock().now().wall_ms;
         self.acknowledge()?;
-        let acknowledged = &self.acknowledged;
+        let (acknowledged, name) = (&self.acknowledged, &self.name);
         let progress = self.attachment.read(|channel, told| match told {
             Told::Delivery(delivery) => {
-                let mark = Mark::new(acknowledged, channel, delivery.cover);
+                let mark = Mark::new(acknowledged, name, channel, delivery.cover);
                 outgoing.deliver(options, delivery, None, Due::Store(mark), wall_ms);
                 outgoing.has_room(options)
             }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-use super::Limits;
+use super::limits::Limits;
 
 /// The most connections whose clients have not said who they are: all of them wait for TLS, WebSocket or CONNECT.
 const MOST_PENDING: usize = 2_048;
@@ -84,6 +84,10 @@ pub struct Connections {
     pub pending: usize,
     /// Connections that were closed at once, or while they were pending, since a limit was reached.
     pub turned_away: u64,
+    /// Wills whose channels have no room at present.
+    pub wills_waiting: usize,
+    /// Wills that were refused, or lost when the broker stopped.
+    pub wills_refused: u64,
 }
 
 impl Entrance {
@@ -120,7 +124,8 @@ impl Entrance {
 
     pub(super) fn report(&self) -> Connections {
         let Inner { pending, connections, turned_away, .. } = &*self.inner();
-        Connections { connections: *connections, pending: pending.len(), turned_away: *turned_away }
+        let (connections, pending, turned_away) = (*connections, pending.len(), *turned_away);
+        Connections { connections, pending, turned_away, ..Connections::default() }
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use whimbrel_pubsub::frame::{Refusal, RefusalCode};
+use whimbrel_pubsub::frame::Refusal;
 use whimbrel_pubsub::message::{Message, Publication};
 
-use super::answers::{Asked, fault_of};
+use super::answers::{Asked, fault_of, full};
 use super::codec::{Fault, Qos, Reason};
 use super::kept::Received;
 use crate::hub::{Hub, SessionName};
@@ -208,8 +208,4 @@ impl ExactlyOnce {
             self.hub.note_received(session, id, None);
         }
     }
-}
-
-fn full(error: impl std::fmt::Display) -> Fault {
-    fault_of(Refusal::new(RefusalCode::Unavailable, error))
 }

@@ -10,21 +10,24 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use whimbrel_pubsub::message::Message;
 
-use super::Gateway;
 use super::admission::Admitted;
-use super::clients::{Away, Place};
+use super::away::Away;
+use super::clients::Place;
 use super::codec::{CLUSTER, Connack, Connect, Fault, Out, Packet, PropertyList, Reason, Version};
+use super::core::Gateway;
 use super::door::{Door, Wire};
 use super::entrance::Guest;
 use super::incoming::{Incoming, MOST_ALIASES, MOST_UNRELEASED};
 use super::kept::Kept;
+use super::limits::LONGEST_SESSION;
 use super::link::Link;
 use super::message::Content;
 use super::outgoing::Outgoing;
+use super::recalling::recall;
 use super::session::{Session, Terms, end_on_disk, keep_later};
 use super::subscriptions::Subscriptions;
 use super::tls::Identity;
-use crate::hub::{Client, Finding, random};
+use crate::hub::{Client, random};
 
 /// How long a client may take to connect.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -32,8 +35,6 @@ const CONNECT: Duration = Duration::from_secs(10);
 const LONGEST_CONNECT: usize = 256 << 10;
 /// The longest client identifier, bytes.
 const LONGEST_CLIENT: usize = 1_024;
-/// The longest time for which a session is kept.
-pub(super) const LONGEST_SESSION: Duration = Duration::from_secs(86_400);
 
 /// Serves a connection until it ends.
 pub(super) async fn run(
@@ -125,9 +126,19 @@ async fn connect(
     let (place, mut away) = entered.ok_or_else(|| {
         Fault::new(Reason::UNAVAILABLE, "the former connection with this client identifier does not end")
     })?;
+    let is_wanted = !connect.is_clean;
+    if is_wanted && let Some((_, until)) = away.session.take_if(|(kept, _)| kept.is_on_disk_alone) {
+        match recall(&gateway.hub, place.session()).await {
+            Ok(kept) => away.session = kept.map(|kept| (kept, until)),
+            Err(fault) => {
+                away.session = Some((Kept::on_disk_alone(), until));
+                place.leave(away);
+                return Err(fault);
+            }
+        }
+    }
     // A session goes on, or is over and its Will is due.
-    let goes_on =
-        !connect.is_clean && away.session.as_ref().is_some_and(|(_, until)| *until > Instant::now());
+    let goes_on = is_wanted && away.session.as_ref().is_some_and(|(_, until)| *until > Instant::now());
     if !goes_on {
         let is_stored = away.session.as_ref().is_some_and(|(kept, _)| kept.is_stored);
         // What was promised to nobody any more must not come back after a restart.
@@ -139,7 +150,7 @@ async fn connect(
         }
         away.session = None;
         if let Some((message, _)) = away.will.take() {
-            drop(gateway.hub.publish(message, &mut Finding::default()));
+            gateway.wills.publish(place.user(), message);
         }
     }
     let mut properties = PropertyList::default();
@@ -179,7 +190,7 @@ impl Connected {
         let name = admitted.user().map_or_else(|| client.clone(), |user| format!("{user}/{client}"));
         let known = Arc::new(Client::new(&name, Some(from)));
         let kept = away.session.map(|(kept, _)| kept).unwrap_or_default();
-        let Kept { subscriptions: parked, shared, in_flight, received, is_stored, seats } = kept;
+        let Kept { subscriptions: parked, shared, in_flight, received, is_stored, seats, .. } = kept;
         let session = (!terms.expiry.is_zero() || is_stored).then(|| place.session());
         let incoming = Incoming::new(
             Arc::clone(&gateway),
@@ -188,6 +199,9 @@ impl Connected {
             (session.clone(), received),
         );
         let mut outgoing = Outgoing::new(out, window, incoming.publisher(), &admitted.quota());
+        if is_stored {
+            outgoing.keep(&gateway.hub, place.session());
+        }
         outgoing.resume(in_flight, gateway.hub.clock().now().wall_ms);
         // What changed since the client was let in is noticed, too.
         let mut changes = admitted.changes();

@@ -9,10 +9,10 @@ use tokio::time::sleep;
 use whimbrel_pubsub::frame::RefusalCode;
 use whimbrel_pubsub::message::{Message, Publication, PublisherId};
 
-use super::Gateway;
 use super::admission::Admitted;
 use super::answers::{Answers, Asked, fault_of};
 use super::codec::{Acknowledged, Fault, Out, Publish, Qos, Reason, Version};
+use super::core::Gateway;
 use super::exactly_once::{Coming, ExactlyOnce, Seen};
 use super::kept::Received;
 use super::message::Content;

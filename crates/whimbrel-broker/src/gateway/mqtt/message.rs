@@ -14,6 +14,10 @@ const CARRIED: &str = "$mqtt";
 const AT_MOST_ONCE: u8 = 1;
 /// Properties follow, in the place of those that selectors read.
 const WITH_PROPERTIES: u8 = 2;
+/// The message was published at QoS 2.
+const EXACTLY_ONCE: u8 = 4;
+/// The message was published at QoS 1, though it carries the name of its publisher.
+const AT_LEAST_ONCE: u8 = 8;
 /// User properties that begin so are for the broker.
 pub(super) const OWN: &str = "whimbrel-";
 /// The key of a message: a newer one may replace it.
@@ -98,12 +102,18 @@ impl<'a> Content<'a> {
             && user.iter().all(|(name, _)| is_selectable(name))
             && said.payload_format.is_none()
             && !others.contains(&true);
-        let at_most_once = if self.qos == Qos::AtMostOnce { AT_MOST_ONCE } else { 0 };
+        let qos = match self.qos {
+            Qos::AtMostOnce => AT_MOST_ONCE,
+            // Most messages are at QoS 1, and nothing is carried for them.
+            Qos::AtLeastOnce if self.publication.is_none() => 0,
+            Qos::AtLeastOnce => AT_LEAST_ONCE,
+            Qos::ExactlyOnce => EXACTLY_ONCE,
+        };
         if is_plain {
-            return (at_most_once != 0).then_some(at_most_once).into_iter().collect();
+            return (qos != 0).then_some(qos).into_iter().collect();
         }
         let list = Properties { user, ..said.clone() }.to_list();
-        [&[at_most_once | WITH_PROPERTIES], list.as_bytes()].concat()
+        [&[qos | WITH_PROPERTIES], list.as_bytes()].concat()
     }
 }
 
@@ -116,9 +126,20 @@ fn index_of(text: &str) -> Result<Index, Fault> {
     index.ok_or_else(|| Fault::new(Reason::IMPLEMENTATION, "whimbrel-index is a number from 1 to 10"))
 }
 
-/// Whether a message was published at QoS 0.
-pub(super) fn is_at_most_once(message: &Message) -> bool {
-    matches!(message.property(CARRIED), Some(Value::Bytes([flags, ..])) if flags & AT_MOST_ONCE != 0)
+/// The QoS at which a message was published. A native message is published exactly once if it carries a name.
+pub(super) fn qos_of(message: &Message) -> Qos {
+    let flags = match message.property(CARRIED) {
+        Some(Value::Bytes([flags, ..])) => *flags,
+        _ => 0,
+    };
+    let is = |flag| flags & flag != 0;
+    if is(AT_MOST_ONCE) {
+        Qos::AtMostOnce
+    } else if is(EXACTLY_ONCE) || !is(AT_LEAST_ONCE) && message.publication().is_some() {
+        Qos::ExactlyOnce
+    } else {
+        Qos::AtLeastOnce
+    }
 }
 
 /// The properties with which a message is sent to a client of MQTT 5.
@@ -157,6 +178,8 @@ pub(super) fn expiry_of(message: &Message, stamp: &Stamp, wall_ms: u64) -> Optio
 
 #[cfg(test)]
 mod tests {
+    use whimbrel_pubsub::message::PublisherId;
+
     use super::*;
 
     fn content<'a>(properties: &'a Properties<'a>, qos: Qos) -> Content<'a> {
@@ -199,8 +222,19 @@ mod tests {
         assert_eq!(message.property("price"), Some(Value::Text("7")));
         assert_eq!(message.key().as_deref(), Some(&b"cod"[..]));
         assert_eq!(message.lifetime(), Some(Duration::from_millis(1)));
-        assert!(is_at_most_once(&message));
-        assert!(!is_at_most_once(&content(&said, Qos::AtLeastOnce).message().unwrap()));
+        assert_eq!(qos_of(&message), Qos::AtMostOnce);
+        let publication = Some(Publication { publisher: PublisherId(1), number: 1 });
+        for qos in [Qos::AtMostOnce, Qos::AtLeastOnce, Qos::ExactlyOnce] {
+            let plain = Properties::default();
+            for said in [&said, &plain] {
+                assert_eq!(qos_of(&content(said, qos).message().unwrap()), qos);
+                let named = Content { publication, ..content(said, qos) };
+                assert_eq!(qos_of(&named.message().unwrap()), qos);
+            }
+        }
+        let native = |publication| Draft { topic: "t", publication, ..Draft::default() }.finish().unwrap();
+        assert_eq!(qos_of(&native(publication)), Qos::ExactlyOnce);
+        assert_eq!(qos_of(&native(None)), Qos::AtLeastOnce);
     }
 
     #[test]

@@ -6,23 +6,30 @@
 mod acknowledged;
 mod admission;
 mod answers;
+mod away;
 mod bridge;
 mod clients;
 mod codec;
+mod core;
 mod door;
 mod durable;
 mod entrance;
 mod exactly_once;
 mod handshake;
+mod in_flight;
 mod incoming;
 mod kept;
+mod limits;
 mod link;
 mod message;
+mod notes;
 mod options;
 mod outgoing;
 mod parked;
 mod passwords;
 mod plain;
+mod ranking;
+mod recalling;
 mod session;
 mod shared;
 mod state;
@@ -32,6 +39,7 @@ mod subscription;
 mod subscriptions;
 mod tls;
 mod websocket;
+mod wills;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -39,73 +47,46 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+pub use self::core::Gateway;
 pub use admission::{Admission, Rules, User};
 pub use bridge::{BridgePlan, BridgeReport, BridgeReports, BridgeRule, BridgeVersion, Bridges};
 pub use door::Door;
 pub use entrance::Connections;
+pub use limits::Limits;
 pub use passwords::{NoHash, Password};
 pub use tls::{Tls, TlsError, TlsFiles};
 pub use websocket::WebSocket;
 
-use crate::hub::{Finding, Hub, KeptSession};
-use clients::{Clients, Place};
+use crate::hub::{Hub, KeptSession};
+use clients::Place;
 use entrance::Entrance;
 use kept::Kept;
-
-/// Limits on clients of MQTT.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// The longest packet of a client, bytes. Default: 1 MiB.
-    pub max_packet: usize,
-    /// Connections at a time. Default: 10,000.
-    pub max_connections: usize,
-    /// Connections at a time from one IPv4 address or 64 bits of IPv6. Default: 5,000.
-    pub max_connections_per_address: usize,
-    /// Attempts to connect a second from one IPv4 address or 64 bits of IPv6. Those of two seconds may come together. Default: 1,000.
-    pub max_attempts_per_address: u32,
-    /// Subscriptions of one client. Default: 1,000.
-    pub max_subscriptions: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            max_packet: 1 << 20,
-            max_connections: 10_000,
-            max_connections_per_address: 5_000,
-            max_attempts_per_address: 1_000,
-            max_subscriptions: 1_000,
-        }
-    }
-}
-
-/// The service for clients of MQTT: the state that all connections share.
-#[derive(Debug)]
-pub struct Gateway {
-    hub: Arc<Hub>,
-    admission: Arc<Admission>,
-    limits: Limits,
-    clients: Arc<Clients>,
-    entrance: Arc<Entrance>,
-}
+use wills::{Counts, Wills};
 
 /// How often Wills and sessions are looked after.
 const TICK: Duration = Duration::from_millis(250);
 /// A pause after the system refused a connection, as when it has no descriptor left.
 const PAUSE: Duration = Duration::from_millis(50);
-/// How long clients may take to be told that the broker stops.
+/// How long clients may take to be told that the broker stops, and then Wills to be published.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 impl Gateway {
-    /// A service that lets in whom `admission` does.
-    pub fn new(hub: Arc<Hub>, admission: Arc<Admission>, limits: Limits) -> Arc<Self> {
+    /// A service that lets in whom `admission` does. `tell` tells people what they should know.
+    pub fn new(
+        hub: Arc<Hub>,
+        admission: Arc<Admission>,
+        limits: Limits,
+        tell: impl Fn(&str) + Send + Sync + 'static,
+    ) -> Arc<Self> {
         let entrance = Entrance::new(limits);
-        Arc::new(Self { hub, admission, limits, clients: Arc::default(), entrance })
+        let wills = Wills::new(Arc::clone(&hub), Box::new(tell));
+        Arc::new(Self { hub, admission, limits, clients: Arc::default(), entrance, wills })
     }
 
     /// The connections as they are counted.
     pub fn connections(&self) -> Connections {
-        self.entrance.report()
+        let Counts { waiting, refused } = self.wills.counts();
+        Connections { wills_waiting: waiting, wills_refused: refused, ..self.entrance.report() }
     }
 
     /// Takes up the sessions that were kept on disk. Call it before clients come.
@@ -116,14 +97,16 @@ impl Gateway {
         let hub = Arc::clone(&self.hub);
         let found = tokio::task::spawn_blocking(move || hub.kept_sessions()).await;
         let now = Instant::now();
-        for KeptSession { name, left, state, received, .. } in found.map_err(|error| error.to_string())?? {
+        for KeptSession { name, left, state, received, outbound, .. } in
+            found.map_err(|error| error.to_string())??
+        {
             let unknown = || {
                 format!(
                     "the session of the MQTT client `{name}` was kept by a newer version of the broker: start that one"
                 )
             };
             let lines = stored::decode(&state).ok_or_else(unknown)?;
-            let kept = Kept::of(lines, received);
+            let kept = Kept::of(lines, received, outbound);
             self.clients.restore((name.user, name.client), kept, now + left);
         }
         Ok(())
@@ -137,16 +120,16 @@ impl Gateway {
         }
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let (mut finding, mut ending) = (Finding::default(), JoinSet::new());
+        let mut ending = JoinSet::new();
         loop {
             tokio::select! {
                 _ = ticks.tick() => {
                     let now = Instant::now();
                     self.entrance.tick(now);
-                    for will in self.clients.tick(now) {
-                        // Nobody is there to be told.
-                        drop(self.hub.publish(will, &mut finding));
+                    for (user, will) in self.clients.tick(now) {
+                        self.wills.publish(user, will);
                     }
+                    self.wills.tick();
                     if ending.is_empty() && let Some(place) = self.clients.take_over() {
                         ending.spawn(Arc::clone(&self).end_sessions(place));
                     }
@@ -156,6 +139,7 @@ impl Gateway {
             }
         }
         while open.join_next().await.is_some() {}
+        self.wills.stop(FAREWELL, self.clients.take_wills()).await;
     }
 
     /// Ends sessions on disk that are over, this one first.
@@ -204,6 +188,6 @@ mod tests {
     #[test]
     fn the_task_of_a_client_that_is_idle_is_small() {
         let sizes = (of_future(handshake::run), size_of::<session::Session<Box<dyn Wire>>>());
-        assert!(sizes.0 <= 2_688 && sizes.1 <= 1_600, "a task and its session, bytes: {sizes:?}");
+        assert!(sizes.0 <= 2_720 && sizes.1 <= 1_600, "a task and its session, bytes: {sizes:?}");
     }
 }

@@ -5,8 +5,9 @@ use whimbrel_pubsub::coverage::Told;
 use whimbrel_pubsub::message::ChannelId;
 
 use super::codec::Qos;
+use super::in_flight::Due;
 use super::options::Options;
-use super::outgoing::{Due, Outgoing};
+use super::outgoing::Outgoing;
 use crate::hub::Sink;
 
 /// The bytes that are written in one go for all who are alike.

@@ -8,18 +8,20 @@ use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval, sleep_until};
 use whimbrel_pubsub::message::Message;
 
-use super::Gateway;
 use super::admission::Admitted;
 use super::answers::fault_of;
-use super::clients::{Away, Place};
+use super::away::Away;
+use super::clients::Place;
 use super::codec::{Fault, Packet, Reason, Version};
+use super::core::Gateway;
 use super::incoming::Incoming;
 use super::kept::Kept;
+use super::limits::LONGEST_SESSION;
 use super::link::{Link, send, shrink, take_packet};
 use super::outgoing::{Outgoing, ROOM};
 use super::stored::{self, Line};
 use super::subscriptions::{Subscriptions, stops};
-use crate::hub::{Finding, Hub, SessionName};
+use crate::hub::{Hub, SessionName};
 
 /// Packets of the client are taken while fewer bytes wait for its socket.
 const HIGH: usize = 2 * ROOM;
@@ -106,15 +108,14 @@ impl<S: AsyncRead + AsyncWrite> Session<S> {
             None => (None, None),
         };
         if let Some(message) = due {
-            // Nobody is there to be told.
-            drop(gateway.hub.publish(message, &mut Finding::default()));
+            gateway.wills.publish(place.user(), message);
         }
         let (session, mut is_over) = if terms.expiry.is_zero() {
             (None, is_stored)
         } else {
             let (subscriptions, shared) = subscriptions.park();
             let (in_flight, received) = (outgoing.into_in_flight(), incoming.into_received().await);
-            let kept = Kept { subscriptions, shared, in_flight, received, is_stored, seats: Vec::new() };
+            let kept = Kept { subscriptions, shared, in_flight, received, is_stored, ..Kept::default() };
             if is_stored {
                 keep_later(&gateway.hub, &place.session(), (terms.expiry, Some(terms.expiry)), kept.lines());
             }
@@ -142,6 +143,9 @@ impl<S: AsyncRead + AsyncWrite> Session<S> {
         loop {
             let taken = self.take_packets().await;
             self.incoming.wake();
+            if let Err(fault) = self.outgoing.go_on(&self.gateway.hub) {
+                return End::Fault(fault);
+            }
             match taken {
                 Ok(None) => {}
                 Ok(Some(end)) => return end,
@@ -180,6 +184,8 @@ impl<S: AsyncRead + AsyncWrite> Session<S> {
                 () = self.incoming.known() => if let Err(fault) = self.incoming.go_on(&mut self.outgoing.out) {
                     return End::Fault(fault);
                 },
+                // What it waits for is handled at the begin of the next round.
+                () = self.outgoing.notes.known() => {}
                 () = async { if let Some(room) = room { room.await } }, if is_waiting => if let Err(fault) = self.incoming.go_on(&mut self.outgoing.out) {
                     return End::Fault(fault);
                 },
@@ -259,8 +265,9 @@ impl<S: AsyncRead + AsyncWrite> Session<S> {
                 let is_named = self.subscriptions.has_no_local();
                 self.incoming.publish(&publish, is_named, &mut self.outgoing.out)?;
             }
-            // One that is not known was acknowledged before.
-            Packet::Puback(id) => drop(self.outgoing.acknowledged(id)),
+            Packet::Puback(id) => self.outgoing.acknowledged(id)?,
+            Packet::Pubrec(id, reason) => self.outgoing.received(id, reason)?,
+            Packet::Pubcomp(id) => self.outgoing.completed(id)?,
             Packet::Pubrel(id) => self.incoming.release(id, &mut self.outgoing.out)?,
             // They were handled slowly.
             Packet::Subscribe { .. } | Packet::Unsubscribe { .. } => {}
@@ -281,12 +288,19 @@ impl<S: AsyncRead + AsyncWrite> Session<S> {
     async fn store(&mut self) -> Result<(), Fault> {
         let (hub, name) = (Arc::clone(&self.gateway.hub), self.place.session());
         let (expiry, lines) = (self.terms.expiry, self.subscriptions.lines());
+        let outbound = if self.is_stored { Vec::new() } else { self.outgoing.outbound() };
         // The first time the store may have to be opened.
         let kept = tokio::task::spawn_blocking(move || {
             hub.keep_session(&name, (expiry, None), stored::encode(lines))?;
+            for (id, outbound) in outbound {
+                hub.note_outbound(&name, (id, Some(outbound)), None);
+            }
             hub.written()
         });
         let written = kept.await.map_err(|_| stops())?.map_err(fault_of)?;
+        if !self.is_stored {
+            self.outgoing.keep(&self.gateway.hub, self.place.session());
+        }
         self.is_stored = true;
         written.done().await.map_err(|error| Fault::new(Reason::QUOTA, error.to_string()))
     }
@@ -295,7 +309,7 @@ impl<S: AsyncRead + AsyncWrite> Session<S> {
         if self.terms.expiry.is_zero() && !asked.is_zero() {
             return Err(Fault::protocol("a session that was not to be kept is to be kept now"));
         }
-        self.terms.expiry = asked.min(super::handshake::LONGEST_SESSION);
+        self.terms.expiry = asked.min(LONGEST_SESSION);
         Ok(())
     }
 }

@@ -6,8 +6,9 @@ use tokio::sync::Notify;
 use whimbrel_pubsub::frame::Refusal;
 use whimbrel_pubsub::topic::TopicFilter;
 
+use super::in_flight::Due;
 use super::options::Options;
-use super::outgoing::{Due, Outgoing};
+use super::outgoing::Outgoing;
 use super::stored::Line;
 use crate::hub::{ClientId, Hub, Seat, UserId};
 use crate::selection::Selection;
@@ -60,7 +61,7 @@ impl Shared {
     /// Sends what is there for this member, as far as the client has room.
     pub(super) fn read(&mut self, wall_ms: u64, outgoing: &mut Outgoing) {
         while outgoing.has_room(&self.options)
-            && let Some((delivery, receipt)) = self.seat.take()
+            && let Some((_, delivery, receipt)) = self.seat.take()
         {
             outgoing.deliver(&self.options, delivery, None, Due::Group(receipt), wall_ms);
         }

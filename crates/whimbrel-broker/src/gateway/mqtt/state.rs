@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use whimbrel_pubsub::coverage::{ClusterId, Count, Coverage, Fate, Told};
 
-use super::codec::{Out, PropertyList};
+use super::codec::{Out, PropertyList, Qos};
 use super::options::Options;
 use crate::hub::Attachment;
 use crate::selection::Selection;
@@ -121,7 +121,7 @@ impl Telling {
             self.gone = Count::NONE;
         }
         self.has_news = false;
-        out.publish(TOPIC, None, false, &properties, &[]);
+        out.publish(TOPIC, (Qos::AtMostOnce, 0), false, &properties, &[]);
     }
 }
 

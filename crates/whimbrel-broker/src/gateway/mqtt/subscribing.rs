@@ -6,9 +6,9 @@ use tokio::sync::Notify;
 use whimbrel_pubsub::frame::{Recover, Slow, Start};
 use whimbrel_pubsub::topic::Subscribed;
 
-use super::Gateway;
 use super::answers::fault_of;
 use super::codec::{Fault, Properties, Qos, Reason, Requested, Retained};
+use super::core::Gateway;
 use super::options::{Options, Wanted};
 use super::shared::Shared;
 use super::state::{self, COVERAGE};
@@ -72,8 +72,8 @@ impl Subscriptions {
         if said.is_some() && !is_alone {
             return Err(mistake("with whimbrel-coverage, a packet subscribes to one filter".to_owned()));
         }
-        // QoS 2 is not sent: the subscription is told that it gets QoS 1.
-        let qos = requested.qos.min(Qos::AtLeastOnce);
+        // A member of a group that leaves gives its messages to others, so that they may come twice: the subscription is told that it gets QoS 1.
+        let qos = if group.is_some() { requested.qos.min(Qos::AtLeastOnce) } else { requested.qos };
         let identifier = properties.subscription;
         let options =
             Options { qos, no_local: requested.no_local, as_published: requested.as_published, identifier };

@@ -12,13 +12,14 @@ use whimbrel_pubsub::topic::TopicFilter;
 use super::acknowledged::Acknowledged;
 use super::codec::Qos;
 use super::durable::Durable;
+use super::in_flight::Due;
 use super::options::{Options, Wanted};
-use super::outgoing::{Due, Outgoing};
+use super::outgoing::Outgoing;
 use super::parked::Parked;
 use super::plain::Plain;
 use super::state::Telling;
 use super::stored::Line;
-use crate::hub::{Attach, Attachment, Client, ClientId, Form, Hub, Progress, Promise, SessionName};
+use crate::hub::{Attach, Attachment, Client, ClientId, Form, Hub, Progress, SessionName, SubscriptionKind};
 use crate::selection::Selection;
 
 /// The most arrivals that are looked at in one go.
@@ -101,8 +102,9 @@ impl Subscription {
             let (selected, slow, start) = (selection.clone(), Slow::Wait, start.clone());
             let attach = Attach { selection: selected, recover, slow, start, state: None, form };
             let attached = hub.attach_beside(whose.client, attach, Arc::clone(notify), &channels)?;
-            let promise = if is_semi_durable { Promise::SemiDurable } else { Promise::Nondurable };
-            attachment.insert(attached).introduce(whose.known, promise);
+            let kind =
+                if is_semi_durable { SubscriptionKind::SemiDurable } else { SubscriptionKind::Nondurable };
+            attachment.insert(attached).introduce(whose.known, kind);
         }
         let mut durable = None;
         if let Some(session) = whose.session.filter(|_| !channels.is_empty()) {
@@ -124,6 +126,11 @@ impl Subscription {
     /// Whether it has a part that is on disk.
     pub(super) fn is_durable(&self) -> bool {
         self.durable.is_some()
+    }
+
+    /// Whether its part on disk was read as far as it was there when it was attached.
+    pub(super) fn is_through(&self) -> bool {
+        self.durable.as_ref().is_none_or(Durable::is_through)
     }
 
     /// Whether one that is asked for keeps the same on disk.

@@ -7,10 +7,10 @@ use tokio::sync::Notify;
 use whimbrel_pubsub::frame::RefusalCode;
 use whimbrel_pubsub::topic::{Subscribed, TopicFilter};
 
-use super::Gateway;
 use super::admission::Admitted;
 use super::answers::fault_of;
 use super::codec::{Fault, Reason, Version};
+use super::core::Gateway;
 use super::outgoing::{Outgoing, ROOM};
 use super::parked::Parked;
 use super::shared::Shared;
@@ -214,6 +214,9 @@ impl Subscriptions {
                 // The first that waits is the first to read.
                 self.turn = Some(key);
             }
+        }
+        if outgoing.has_former() && self.by_filter.values().all(|subscription| subscription.is_through()) {
+            outgoing.release_former();
         }
         let wall_ms = hub.clock().now().wall_ms;
         self.shared.values_mut().for_each(|shared| shared.read(wall_ms, outgoing));

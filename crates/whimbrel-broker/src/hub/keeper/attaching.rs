@@ -19,6 +19,7 @@ use super::attachment::{DurableAttachment, Part};
 use super::count::count;
 use super::names::name_of;
 use super::place::Place;
+use super::presence::Served;
 use super::refusals::{refusal, unavailable};
 use super::removed::removed;
 use super::session_name::is_of_session;
@@ -52,7 +53,7 @@ pub struct AttachDurable {
 /// A subscription that is kept, and that nothing is read for yet.
 pub(super) struct Kept {
     place: Place,
-    life: Life,
+    served: Served,
     logs: Vec<(ChannelId, Log)>,
 }
 
@@ -67,17 +68,17 @@ impl Hub {
         self: &Arc<Self>,
         attach: AttachDurable,
     ) -> Result<DurableAttachment, Refusal> {
-        self.durable_rooms(&attach.selection)?;
+        let rooms = self.durable_rooms(&attach.selection)?;
         let (name, owner) = (name_of(&attach.owner, &attach.name)?, attach.owner.clone());
-        self.wait_for_knowledge(&name, &attach).await?;
+        self.wait_for_knowledge(&name, &attach, &rooms).await?;
         let (hub, of_name, asked) = (Arc::clone(self), name.clone(), attach.clone());
         let keep = move || hub.keep(&of_name, &asked, &hub.durable_rooms(&asked.selection)?, Arc::default());
         let kept = self.errands.run(&owner, keep).await??;
-        let life = kept.life;
-        self.wait_for_others(&name, life).await;
+        let life = kept.served.life;
+        self.wait_for_others(&name, life, &rooms).await;
         let hub = Arc::clone(self);
         let attachment = self.errands.run(&owner, move || hub.begin(kept, &attach)).await??;
-        let unconfirmed = self.keeper.confirmed.without(&name, life, self.members.peers());
+        let unconfirmed = self.keeper.confirmed.without(&name, life, &peers_of(&rooms));
         Ok(attachment.confirmed_except(unconfirmed))
     }
 
@@ -86,17 +87,19 @@ impl Hub {
         &self,
         name: &SubscriptionName,
         attach: &AttachDurable,
+        rooms: &[&Room],
     ) -> Result<(), Refusal> {
         // What it has shows that there is one.
-        if self.wait_for_word_of(name).await || !attach.coverage.is_empty() {
+        if self.wait_for_word_of(name, rooms).await || !attach.coverage.is_empty() {
             return Ok(());
         }
-        Err(self.not_known(&attach.name))
+        Err(self.not_known(&attach.name, rooms))
     }
 
     /// The refusal of what nobody here knows, and others may.
-    pub(super) fn not_known(&self, name: &str) -> Refusal {
-        let silent: Vec<_> = self.members.silent().into_iter().map(broker_text).collect();
+    pub(super) fn not_known(&self, name: &str, rooms: &[&Room]) -> Refusal {
+        let silent = self.members.silent(&peers_of(rooms));
+        let silent: Vec<_> = silent.into_iter().map(broker_text).collect();
         let why = format_args!(
             "this broker does not know the durable subscription `{name}`, and most brokers have to be linked to say that there is none. It waits \
              for {}",
@@ -105,9 +108,9 @@ impl Hub {
         Refusal::new(RefusalCode::Unavailable, why)
     }
 
-    /// Waits until a subscription is known, or most brokers have told what they know. Returns whether that is so.
-    pub(super) async fn wait_for_word_of(&self, name: &SubscriptionName) -> bool {
-        let is_clear = || self.is_known(name) || self.members.have_most_told();
+    /// Waits until a subscription is known, or most brokers of each of these channels have told what they know. Returns whether that is so.
+    pub(super) async fn wait_for_word_of(&self, name: &SubscriptionName, rooms: &[&Room]) -> bool {
+        let is_clear = || self.is_known(name) || self.have_most_told(rooms);
         let mut changes = self.members.changes();
         let clear = async { while !is_clear() && changes.changed().await.is_ok() {} };
         timeout(PATIENCE, clear).await.ok();
@@ -119,13 +122,22 @@ impl Hub {
         matches!(known, Some(Known::Alive(_)))
     }
 
+    fn have_most_told(&self, rooms: &[&Room]) -> bool {
+        rooms.iter().all(|room| self.members.have_most_told(&room.configured_peers()))
+    }
+
     /// Tells the others, and waits until those that are linked have it on disk, and have told what was acknowledged there.
-    async fn wait_for_others(&self, name: &SubscriptionName, life: Life) {
+    async fn wait_for_others(&self, name: &SubscriptionName, life: Life, rooms: &[&Room]) {
         let mut changes = self.keeper.confirmed.changes();
         let mut links = self.members.changes();
         self.sharers.tell(name, None);
+        let linked = || {
+            let mut peers = peers_of(rooms);
+            peers.retain(|peer| self.members.is_linked(*peer));
+            peers
+        };
         let all = async {
-            while !self.keeper.confirmed.behind(name, life, &self.members.all_linked()).is_empty() {
+            while !self.keeper.confirmed.behind(name, life, &linked()).is_empty() {
                 let changed = tokio::select! {
                     changed = changes.changed() => changed,
                     changed = links.changed() => changed,
@@ -164,11 +176,11 @@ impl Hub {
             }
             logs.push((room.id(), log));
         }
-        let life = subscription.life();
+        let served = Served { life: subscription.life(), selects: subscription.selects() };
         // A session that comes back costs no write.
         if former.as_deref() == Some(&subscription) {
-            let place = Place::enter(self, name, life.generation, notify);
-            return Ok(Kept { place, life, logs });
+            let place = Place::enter(self, name, served, notify);
+            return Ok(Kept { place, served, logs });
         }
         meta.subscribe(&subscription).map_err(|error| refusal(&error))?;
         for (channel, (origin, highest)) in before {
@@ -178,8 +190,8 @@ impl Hub {
         }
         // Of what is answered, nothing is only in memory.
         meta.flush().map_err(|error| refusal(&error))?;
-        let place = Place::enter(self, name, life.generation, notify);
-        Ok(Kept { place, life, logs })
+        let place = Place::enter(self, name, served, notify);
+        Ok(Kept { place, served, logs })
     }
 
     /// Begins to read.
@@ -188,7 +200,7 @@ impl Hub {
         kept: Kept,
         attach: &AttachDurable,
     ) -> Result<DurableAttachment, Refusal> {
-        let Kept { place, life, logs } = kept;
+        let Kept { place, served, logs } = kept;
         let store = self.keeper.opened().ok_or_else(|| unavailable("the store is closed"))?;
         let coverage = store.meta().coverage(&place.name).unwrap_or_default();
         let part = |(channel, log): (ChannelId, Log)| {
@@ -206,7 +218,7 @@ impl Hub {
             part.map_or_else(|refusal| failed = Some(refusal), |part| parts.push(part));
         }
         place.signal.wake();
-        let attachment = DurableAttachment::new(place, attach.owner.clone(), life, parts);
+        let attachment = DurableAttachment::new(place, attach.owner.clone(), served, parts);
         failed.map_or(Ok(attachment), Err)
     }
 
@@ -298,7 +310,7 @@ impl Hub {
             Known::Nothing if is_of_session(name) => {
                 Life { born: self.new_birth(), generation: attach.generation }
             }
-            known => self.next_life(known, attach)?,
+            known => self.next_life(known, attach, rooms)?,
         };
         Ok(DurableSubscription {
             name: name.clone(),
@@ -311,7 +323,7 @@ impl Hub {
         })
     }
 
-    fn next_life(&self, known: Known, attach: &AttachDurable) -> Result<Life, Refusal> {
+    fn next_life(&self, known: Known, attach: &AttachDurable, rooms: &[&Room]) -> Result<Life, Refusal> {
         let next = known.life().map_or(0, |life| life.generation).saturating_add(1);
         let generation = if attach.generation == 0 { next } else { attach.generation };
         let born = match known {
@@ -321,7 +333,7 @@ impl Hub {
                 return Err(Refusal::new(RefusalCode::Superseded, why));
             }
             Known::Ended(life) => self.new_birth().max(life.born.saturating_add(1)),
-            Known::Nothing if self.members.have_most_told() => self.new_birth(),
+            Known::Nothing if self.have_most_told(rooms) => self.new_birth(),
             // Whoever knows it knows when it was made.
             Known::Nothing => 0,
         };
@@ -331,6 +343,14 @@ impl Hub {
     fn new_birth(&self) -> u64 {
         self.clock.now().wall_ms << 16 | random() & 0xffff
     }
+}
+
+/// The other brokers that keep subscriptions to these channels.
+fn peers_of(rooms: &[&Room]) -> Vec<BrokerId> {
+    let mut peers: Vec<_> = rooms.iter().flat_map(|room| room.configured_peers()).collect();
+    peers.sort_unstable();
+    peers.dedup();
+    peers
 }
 
 impl DurableAttachment {

@@ -8,13 +8,14 @@ use whimbrel_pubsub::frame::{Refusal, RefusalCode};
 use whimbrel_pubsub::message::{BrokerId, ChannelId};
 
 use super::super::attachment::Progress;
-use super::super::register::{Client, Promise, SubscriberRecord};
+use super::super::register::{Client, SubscriberRecord, SubscriptionKind};
 use super::place::Place;
+use super::presence::Served;
 use super::refusals::unavailable;
 use super::removed::removed;
-use crate::durable::{Life, Next, Reader};
+use crate::durable::{Next, Reader};
 use crate::selection::Selection;
-use crate::store::{Batch, Log, Most, Position, StoreError};
+use crate::store::{Batch, Log, Most, Position, StoreError, SubscriptionName};
 
 /// How much is read from a log at once.
 const READ: Most = Most { messages: 256, bytes: 64 << 10 };
@@ -26,7 +27,7 @@ const MOST_READS: usize = 8;
 pub struct DurableAttachment {
     place: Place,
     owner: Vec<u8>,
-    life: Life,
+    served: Served,
     pub(super) unconfirmed: Vec<BrokerId>,
     parts: Vec<Part>,
     /// The part whose turn it is.
@@ -46,8 +47,8 @@ pub(super) struct Part {
 }
 
 impl DurableAttachment {
-    pub(super) fn new(place: Place, owner: Vec<u8>, life: Life, parts: Vec<Part>) -> Self {
-        Self { place, owner, life, unconfirmed: Vec::new(), parts, turn: 0, record: None }
+    pub(super) fn new(place: Place, owner: Vec<u8>, served: Served, parts: Vec<Part>) -> Self {
+        Self { place, owner, served, unconfirmed: Vec::new(), parts, turn: 0, record: None }
     }
 
     /// Enters it for those who run the broker, as this client's. One that is not entered is not among the subscribers of a report.
@@ -55,7 +56,8 @@ impl DurableAttachment {
         let (channels, since) = (self.channels(), self.place.hub.clock.time());
         let (client, signal) = (Arc::clone(client), Arc::clone(&self.place.signal));
         let channels = channels.into_iter();
-        let record = SubscriberRecord::new(client, Promise::Durable, selection, signal, channels, since);
+        let record =
+            SubscriberRecord::new(client, SubscriptionKind::Durable, selection, signal, channels, since);
         self.record = Some(self.place.hub.register().subscribe(record));
         self.on_read();
     }
@@ -65,9 +67,19 @@ impl DurableAttachment {
         self.parts.iter().map(|part| part.channel).collect()
     }
 
+    /// Its name.
+    pub(crate) fn name(&self) -> &SubscriptionName {
+        &self.place.name
+    }
+
+    /// Whether all was read that its logs had when it was attached.
+    pub(crate) fn is_through(&self) -> bool {
+        self.parts.iter().all(|part| part.reader.position() >= part.reader.until())
+    }
+
     /// How often it was attached, this time included.
     pub fn generation(&self) -> u64 {
-        self.life.generation
+        self.served.life.generation
     }
 
     /// The brokers of the cluster that have not confirmed that they keep it.
@@ -99,6 +111,26 @@ impl DurableAttachment {
     /// Whether it was attached elsewhere or ended since, so that it has to end here.
     pub fn is_superseded(&self) -> bool {
         self.place.signal.is_superseded()
+    }
+
+    /// Why it has to end, for its client.
+    pub fn end(&self) -> Refusal {
+        let store = self.place.hub.keeper.opened();
+        let other = store.and_then(|store| store.meta().subscription(&self.place.name));
+        let other = other.filter(|other| other.selects() != self.served.selects);
+        let why = other.map_or_else(
+            || "the subscription was attached elsewhere, or ended".to_owned(),
+            |other| {
+                let selector = other.selector.as_ref().map(|text| format!(" and the selector `{text}`"));
+                format!(
+                    "another broker has made a durable subscription of this name, with the filter `{}`{}, and that one stays: use another name, \
+                     or end it",
+                    other.filter,
+                    selector.unwrap_or_default()
+                )
+            },
+        );
+        Refusal::new(RefusalCode::Superseded, why)
     }
 
     /// Reads on until `tell` says that it is enough, there is nothing more, too much is not acknowledged, or enough was read for now.
@@ -215,7 +247,8 @@ impl DurableAttachment {
             let new = acknowledged.map_err(|error| Refusal::new(RefusalCode::Limit, error))?;
             for (origin, range) in new {
                 // One that was ended meanwhile, or whose coverage is full, gets nothing wrong by it.
-                store.meta().cover(&self.place.name, part.channel, origin, range).ok();
+                let named = (&self.place.name, self.served.selects);
+                store.meta().cover_as(named, part.channel, origin, range).ok();
             }
         }
         self.place.hub.keeper.on_covered(&self.place.name);

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use super::confirmed::Confirmed;
-use super::presence::Presences;
+use super::presence::{Presences, Served};
 use super::store_place::StorePlace;
 use crate::locking::lock;
 use crate::store::{Store, SubscriptionName};
@@ -43,9 +43,19 @@ impl Keeper {
         lock(&self.store).clone()
     }
 
+    /// Whether there is a folder for what is durable.
+    pub(in crate::hub) fn has_folder(&self) -> bool {
+        self.place.folder.is_ok()
+    }
+
     /// Whether a subscription is kept.
     pub(super) fn has(&self, name: &SubscriptionName) -> bool {
         self.opened().is_some_and(|store| store.meta().subscription(name).is_some())
+    }
+
+    /// What is served here of a name, if it is attached.
+    pub(in crate::hub) fn served(&self, name: &SubscriptionName) -> Option<Served> {
+        self.presences.served(name)
     }
 
     /// The store, which is opened, and made, if it is not.

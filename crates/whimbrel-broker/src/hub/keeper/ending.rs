@@ -5,6 +5,7 @@ use std::sync::Arc;
 use whimbrel_pubsub::frame::Refusal;
 
 use super::super::core::Hub;
+use super::super::logging::Durability;
 use super::names::name_of;
 use super::refusals::{refusal, unavailable};
 use crate::locking::lock;
@@ -17,8 +18,9 @@ impl Hub {
     /// The name is none, the disk fails, or too few other brokers are linked to say whether there is one of this name.
     pub async fn end_durable(self: &Arc<Self>, owner: &[u8], name: &str) -> Result<bool, Refusal> {
         let name_here = name_of(owner, name)?;
-        if !self.wait_for_word_of(&name_here).await {
-            return Err(self.not_known(name));
+        let rooms: Vec<_> = self.rooms.iter().filter(|room| room.durability() != Durability::Never).collect();
+        if !self.wait_for_word_of(&name_here, &rooms).await {
+            return Err(self.not_known(name, &rooms));
         }
         let hub = Arc::clone(self);
         self.errands.run(owner, move || hub.end(&name_here)).await?

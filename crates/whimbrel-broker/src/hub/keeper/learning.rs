@@ -7,11 +7,13 @@ use whimbrel_pubsub::message::BrokerId;
 
 use super::super::core::Hub;
 use super::super::logging::Durability;
+use super::super::scope::Scope;
 use super::super::word::Word;
+use super::presence::Served;
 use super::refusals::unavailable;
-use crate::durable::{Known, Step};
+use crate::durable::{Claim, Known, Life, Step};
 use crate::locking::lock;
-use crate::store::{DurableSubscription, Fact, Store};
+use crate::store::{DurableSubscription, Fact, Store, SubscriptionName};
 
 impl Hub {
     /// Takes words of another broker, in a thread.
@@ -19,10 +21,14 @@ impl Hub {
     /// # Errors
     /// Something cannot be kept now. The other broker is asked to tell all again, so wait a while before taking more.
     pub async fn learn(self: &Arc<Self>, by: BrokerId, words: Vec<Word>) -> Result<(), String> {
-        let (mut facts, mut has_told_all) = (Vec::new(), false);
+        let (mut facts, mut attached, mut has_told_all) = (Vec::new(), Vec::new(), false);
+        let scope = self.sharers.scope_of(by);
         for word in words {
             match word {
-                Word::Fact(fact) => facts.push(fact),
+                Word::Fact(fact) => {
+                    facts.extend(scope.as_ref().and_then(|scope| self.within_scope(scope, fact)));
+                }
+                Word::Attached { name, life, selects } => attached.push((name, Served { life, selects })),
                 // Nobody confirms what is not here, and what is here is limited.
                 Word::Confirmed { name, life } if self.keeper.has(&name) => {
                     self.keeper.confirmed.note(&name, by, life);
@@ -41,6 +47,9 @@ impl Hub {
             }
         }
         // In order: what was told before is known.
+        for (name, served) in &attached {
+            self.on_attached(by, name, *served);
+        }
         if has_told_all {
             self.members.on_told(by);
         }
@@ -49,6 +58,18 @@ impl Hub {
 
     /// The time after which words that could not be kept are taken again.
     pub const LEARN_AGAIN: Duration = Duration::from_secs(5);
+
+    /// The part of a fact that another broker may tell: what is about channels that its link carries.
+    fn within_scope(&self, scope: &Scope, fact: Fact) -> Option<Fact> {
+        let known = self.keeper.opened().and_then(|store| store.meta().channels_of(fact.name()));
+        // Of what is not known here, nothing can be lost.
+        let may_tell = known.is_none_or(|channels| scope.has(Some(&channels)));
+        match &fact {
+            Fact::Kept(told) if !scope.has(Some(&told.channels)) => None,
+            _ if may_tell => scope.narrow(fact),
+            _ => None,
+        }
+    }
 
     fn learn_facts(&self, by: BrokerId, facts: &[Fact]) -> Result<(), String> {
         // Without a folder, nothing can be kept, and nothing is confirmed.
@@ -92,28 +113,47 @@ impl Hub {
         told: &DurableSubscription,
         step: Step,
     ) -> Result<(), String> {
-        let (name, life) = (&told.name, told.life());
+        let (name, life, selects) = (&told.name, told.life(), told.selects());
+        let is_agreed = store.meta().has_selection(name, selects);
+        let keep = |now: Life| -> Result<(), String> {
+            self.log_for(store, told)?;
+            // Whoever is attached in another life, or selects something else, has another subscription.
+            let gives_way = |here: Served| {
+                !here.is_same(Served { life: now, selects }) || here.life.generation < now.generation
+            };
+            let was_here = self.keeper.presences.give_way(name, gives_way);
+            self.keeper.confirmed.note(name, by, life);
+            self.sharers.confirm(by, name, was_here);
+            Ok(())
+        };
         match (step, store.meta().known(name)) {
-            (Step::GoOn(_) | Step::Begin(_), Known::Alive(now)) => {
-                self.log_for(store, told)?;
-                let was_here = self.keeper.presences.give_way(name, now.generation);
-                self.keeper.confirmed.note(name, by, life);
-                self.sharers.confirm(by, name, was_here);
+            (Step::GoOn(_) | Step::Begin(_), Known::Alive(now)) if is_agreed => {
+                if matches!(step, Step::Begin(_)) {
+                    self.keeper.confirmed.forget(name);
+                }
+                keep(now)?;
                 self.sharers.tell(name, Some(by));
             }
             // What followed from it may have failed when it was heard first.
-            (_, Known::Alive(now)) if now == life => {
-                self.log_for(store, told)?;
-                self.keeper.presences.give_way(name, now.generation);
-                self.keeper.confirmed.note(name, by, life);
-                self.sharers.confirm(by, name, false);
-            }
-            // It knows less.
+            (_, Known::Alive(now)) if now == life && is_agreed => keep(now)?,
+            // It knows less, or something else.
             (_, Known::Alive(_) | Known::Ended(_)) => self.sharers.correct(by, name),
             // There is no room for it.
             (_, Known::Nothing) => {}
         }
         Ok(())
+    }
+
+    /// Another broker serves a subscription. If it is attached here in the same generation, one of both has to end.
+    fn on_attached(&self, by: BrokerId, name: &SubscriptionName, there: Served) {
+        let Some(here) = self.keeper.served(name).filter(|here| here.is_same(there)) else { return };
+        let claim = |served: Served, broker| Claim { generation: served.life.generation, broker };
+        if claim(here, self.name.broker).gives_way_to(claim(there, by)) {
+            self.keeper.presences.give_way(name, |now| now == here);
+        } else {
+            // It may have heard of the attachment here before there was one there.
+            self.sharers.correct(by, name);
+        }
     }
 
     /// Appends to the logs of a subscription's channels from now on.

@@ -1,6 +1,7 @@
 //! A start: what the store holds becomes known.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use whimbrel_pubsub::coverage::Ranges;
 use whimbrel_pubsub::message::{ChannelId, Origin};
@@ -20,7 +21,7 @@ impl Hub {
     /// # Errors
     /// A file is damaged or cannot be used, and something that was promised depends on it.
     pub fn open_store(&self) -> Result<Vec<String>, String> {
-        let must = self.rooms.iter().any(|room| room.durability() == Durability::Always);
+        let must = self.rooms.iter().any(must_store);
         let folder = match &self.keeper.place.folder {
             Ok(folder) => folder,
             Err(why) if must => return Err(why.clone()),
@@ -43,16 +44,41 @@ impl Hub {
                 Durability::Always => true,
                 Durability::WhenWanted => is_wanted(&store, room.id()),
             };
+            let mut log = None;
             if is_wanted {
-                let log =
+                let opened =
                     store.log_with(room.id(), room.log_settings()).map_err(|error| error.to_string())?;
-                notices.extend(log.notices().iter().map(ToString::to_string));
-                let held = log.held().map_err(|error| error.to_string())?;
-                self.restore(&store, room, &log, &held).map_err(|error| error.to_string())?;
+                notices.extend(opened.notices().iter().map(ToString::to_string));
+                let held = opened.held().map_err(|error| error.to_string())?;
+                self.restore(&store, room, &opened, &held).map_err(|error| error.to_string())?;
+                log = Some((opened, held));
+            }
+            // Behind the log: what came last is in its place, and values whose messages the log has no more are older.
+            if room.keeps_values() {
+                notices.extend(self.begin_values(&store, room)?);
+            }
+            if let Some((log, held)) = log {
                 room.begin_logging(log, &held);
             }
         }
+        // Trouble is told by itself.
+        store.meta().flush().ok();
         Ok(notices)
+    }
+
+    /// Keeps the last values of a channel from now on, and takes those that are in the store. Returns what people should know.
+    pub(super) fn begin_values(&self, store: &Arc<Store>, room: &Room) -> Result<Option<String>, String> {
+        let found = room.begin_values(store, self.clock.now()).map_err(|error| error.to_string())?;
+        if found.values > 0 {
+            self.attached().wake_all();
+        }
+        let beyond = format!(
+            "the channel `{}`: {} of {} last values on disk are beyond its limit and stay there: raise `retained`",
+            room.name(),
+            found.beyond,
+            found.values
+        );
+        Ok((found.beyond > 0).then_some(beyond))
     }
 
     /// Closes the store: what waits is written. Nothing durable is taken any more.
@@ -60,7 +86,8 @@ impl Hub {
         drop(lock(&self.keeper.store).take());
     }
 
-    /// Fills the buffer with the newest messages of the log, and remembers the others.
+    /// Fills the buffer with the newest messages of the log, and remembers the others. Messages that came when the last values were not yet
+    /// written may be among them.
     fn restore(
         &self,
         store: &Store,
@@ -70,7 +97,9 @@ impl Hub {
     ) -> Result<(), StoreError> {
         let room_for: u64 = room.buffered();
         let end = log.end();
-        let mut next = Position(end.0.saturating_sub(room_for));
+        let values = if room.keeps_values() { store.meta().values_until(room.id()) } else { None };
+        let newest = Position(end.0.saturating_sub(room_for));
+        let mut next = values.map_or(newest, |until| until.min(newest));
         while next < end {
             let batch = match log.read(next, Most::default()) {
                 Ok(batch) => batch,
@@ -85,7 +114,10 @@ impl Hub {
             }
             next = batch.next;
             let now = self.clock.now();
-            batch.records.into_iter().for_each(|record| room.restore(record.entry, now));
+            for record in batch.records {
+                let is_news = values.is_none_or(|until| record.position >= until);
+                room.restore(record.entry, is_news, now);
+            }
         }
         let now = self.clock.time();
         for (origin, ranges) in held {
@@ -101,6 +133,15 @@ impl Hub {
             }
         }
         Ok(())
+    }
+}
+
+/// Whether a channel cannot be served without a store.
+fn must_store(room: &Room) -> bool {
+    match room.durability() {
+        Durability::Always => true,
+        Durability::Never => room.keeps_values(),
+        Durability::WhenWanted => false,
     }
 }
 

@@ -6,6 +6,7 @@ use tokio::sync::Notify;
 
 use super::super::core::Hub;
 use super::super::signal::Signal;
+use super::presence::Served;
 use crate::store::SubscriptionName;
 
 /// A place for the attachment of a subscription. Dropping it leaves it.
@@ -22,10 +23,10 @@ impl Place {
     pub(super) fn enter(
         hub: &Arc<Hub>,
         name: &SubscriptionName,
-        generation: u64,
+        served: Served,
         notify: Arc<Notify>,
     ) -> Self {
-        let (number, signal) = hub.keeper.presences.enter(name, generation, notify);
+        let (number, signal) = hub.keeper.presences.enter(name, served, notify);
         Self { hub: Arc::clone(hub), name: name.clone(), number, signal }
     }
 }

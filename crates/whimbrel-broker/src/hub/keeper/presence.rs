@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::Notify;
 
 use super::super::signal::Signal;
+use crate::durable::Life;
 use crate::locking::lock;
 use crate::store::SubscriptionName;
 
@@ -21,9 +22,25 @@ pub(super) struct Presences {
 #[derive(Clone, Debug)]
 pub(super) enum Presence {
     /// It is.
-    Attached { number: u64, generation: u64, signal: Arc<Signal> },
+    Attached { number: u64, served: Served, signal: Arc<Signal> },
     /// It is not, since this time, milliseconds since 1970.
     Away(u64),
+}
+
+/// What an attachment serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::hub) struct Served {
+    /// The life of the subscription, with the generation of the attachment.
+    pub(in crate::hub) life: Life,
+    /// The digest of the selection.
+    pub(in crate::hub) selects: u64,
+}
+
+impl Served {
+    /// Whether both serve one subscription, be it in different generations.
+    pub(super) fn is_same(self, other: Self) -> bool {
+        self.life.is_same(other.life) && self.selects == other.selects
+    }
 }
 
 impl Presences {
@@ -32,12 +49,12 @@ impl Presences {
     pub(super) fn enter(
         &self,
         name: &SubscriptionName,
-        generation: u64,
+        served: Served,
         notify: Arc<Notify>,
     ) -> (u64, Arc<Signal>) {
         let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         let signal = Arc::new(Signal::of(notify));
-        let attached = Presence::Attached { number, generation, signal: Arc::clone(&signal) };
+        let attached = Presence::Attached { number, served, signal: Arc::clone(&signal) };
         let former = lock(&self.all).insert(name.clone(), attached);
         if let Some(Presence::Attached { signal, .. }) = former {
             signal.supersede();
@@ -55,14 +72,23 @@ impl Presences {
         }
     }
 
-    /// Another broker has a later generation: an earlier one that is attached here has to end. Returns whether it was here.
-    pub(super) fn give_way(&self, name: &SubscriptionName, later: u64) -> bool {
+    /// An attachment here ends if it has to give way. Returns whether the subscription was here, attached or not.
+    pub(super) fn give_way(&self, name: &SubscriptionName, gives_way: impl FnOnce(Served) -> bool) -> bool {
+        let all = lock(&self.all);
+        let presence = all.get(name);
+        if let Some(Presence::Attached { served, signal, .. }) = presence
+            && gives_way(*served)
+        {
+            signal.supersede();
+        }
+        presence.is_some()
+    }
+
+    /// What an attachment serves, unless it has given way.
+    pub(super) fn served(&self, name: &SubscriptionName) -> Option<Served> {
         match lock(&self.all).get(name) {
-            Some(Presence::Attached { generation, signal, .. }) if *generation < later => {
-                signal.supersede();
-                true
-            }
-            presence => presence.is_some(),
+            Some(Presence::Attached { served, signal, .. }) if !signal.is_superseded() => Some(*served),
+            _ => None,
         }
     }
 

@@ -38,6 +38,8 @@ pub struct LogReport {
     pub figures: Figures,
     /// Messages that could not be read since the broker started, since the file is damaged.
     pub unreadable: u64,
+    /// Messages of other brokers that were delivered live, and that it gets when the disk has room.
+    pub owed: u64,
 }
 
 impl Hub {
@@ -73,7 +75,8 @@ impl Hub {
         let report = |room: &Room| {
             let figures = room.logging().log()?.figures();
             let unreadable = room.logging().unreadable();
-            Some(LogReport { channel: room.name().to_owned(), figures, unreadable })
+            let owed = room.logging().owed().count();
+            Some(LogReport { channel: room.name().to_owned(), figures, unreadable, owed })
         };
         rooms.filter_map(report).collect()
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use whimbrel_pubsub::coverage::Coverage;
+use whimbrel_pubsub::coverage::{Cover, Coverage};
 use whimbrel_pubsub::frame::Refusal;
 use whimbrel_pubsub::message::{ChannelId, Publication};
 
@@ -21,7 +21,7 @@ use super::session_name::SessionName;
 use super::session_name::is_of_session;
 use crate::locking::lock;
 use crate::selection::Selection;
-use crate::store::{FoundSession, Meta, MetaError, Session, Store, SubscriptionName, Written};
+use crate::store::{FoundSession, Meta, MetaError, Outbound, Session, Store, SubscriptionName, Written};
 
 /// The most durable subscriptions of one user's sessions. Clients without a name have them together.
 const MOST_OF_USER: usize = 10_000;
@@ -41,6 +41,8 @@ pub struct KeptSession {
     pub state: Vec<u8>,
     /// The packet identifiers of messages at QoS 2 that came and were not released.
     pub received: Vec<(u16, Publication)>,
+    /// The packet identifiers of messages at QoS 2 to its client that were not completed.
+    pub outbound: Vec<(u16, Outbound)>,
 }
 
 impl Hub {
@@ -118,6 +120,19 @@ impl Hub {
         }
     }
 
+    /// Takes note of a message at QoS 2 to the client of a session that is kept, or with `None` that it is complete. With `has`, the client has
+    /// a message of this subscription.
+    pub fn note_outbound(
+        &self,
+        session: &SessionName,
+        outbound: (u16, Option<Outbound>),
+        has: Option<(&SubscriptionName, ChannelId, Cover)>,
+    ) {
+        if let Some(store) = self.keeper.opened() {
+            store.meta().put_outbound(&session.encode(), outbound, has);
+        }
+    }
+
     /// Has what was changed of sessions written at once.
     ///
     /// # Errors
@@ -147,13 +162,15 @@ impl Hub {
         let meta = store.meta();
         let wall_ms = self.clock.now().wall_ms;
         let mut kept = Vec::new();
-        for FoundSession { name, session, received } in meta.sessions().map_err(|error| error.to_string())? {
+        for FoundSession { name, session, received, outbound } in
+            meta.sessions().map_err(|error| error.to_string())?
+        {
             let expiry = Duration::from_secs(session.expiry_s.into());
             let ends_ms = session.ends_ms.unwrap_or(wall_ms.saturating_add(expiry.as_millis() as u64));
             // A clock that was set back gives no session more than its time.
             let left = Duration::from_millis(ends_ms.saturating_sub(wall_ms)).min(expiry);
             if let Some(name) = SessionName::parse(&name).filter(|_| !left.is_zero()) {
-                kept.push(KeptSession { name, expiry, left, state: session.state, received });
+                kept.push(KeptSession { name, expiry, left, state: session.state, received, outbound });
             } else {
                 meta.end_session(Some(&name), &[]).map_err(|error| error.to_string())?;
             }
@@ -166,6 +183,15 @@ impl Hub {
             meta.end_session(None, &lost).map_err(|error| error.to_string())?;
         }
         Ok(kept)
+    }
+
+    /// A session as it is on disk. `None`: it is not kept.
+    ///
+    /// # Errors
+    /// The disk fails.
+    pub(crate) fn kept_session(&self, session: &SessionName) -> Result<Option<FoundSession>, Refusal> {
+        let Some(store) = self.keeper.opened() else { return Ok(None) };
+        store.meta().session(&session.encode()).map_err(|error| refusal(&error))
     }
 
     /// Ends sessions that no gateway looks after, as when MQTT is not served any more.

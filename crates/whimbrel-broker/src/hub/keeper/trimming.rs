@@ -39,8 +39,8 @@ impl Hub {
 
     /// Removes what nobody needs, or what is beyond a limit. Returns what people should know.
     fn trim(&self) -> String {
-        let Some(store) = self.keeper.opened() else { return String::new() };
-        let mut told = Vec::new();
+        let mut told = self.keep_values();
+        let Some(store) = self.keeper.opened() else { return told.join("; ") };
         told.extend(store.meta().expire(self.clock.now().wall_ms).err().map(|error| error.to_string()));
         told.extend(self.end_sessions(&store).err().map(|error| error.to_string()));
         for room in &self.rooms {
@@ -65,10 +65,27 @@ impl Hub {
         told.join("; ")
     }
 
+    /// Begins to keep last values where they could not be kept at the start: the store is made for the first that there is.
+    fn keep_values(&self) -> Vec<String> {
+        let is_open = self.keeper.opened().is_some();
+        if !is_open && self.keeper.place.folder.is_err() {
+            return Vec::new();
+        }
+        let waiting = self.rooms.iter().filter(|room| room.has_values_waiting());
+        let waiting = waiting.filter(|room| is_open || !room.read().retained().is_empty());
+        let begin = |room: &Room| self.keeper.store().and_then(|store| self.begin_values(&store, room));
+        let told = waiting.map(|room| {
+            let failed =
+                |why| Some(format!("the channel `{}`: last values are not kept: {why}", room.name()));
+            begin(room).unwrap_or_else(failed)
+        });
+        told.flatten().collect()
+    }
+
     fn trim_log(&self, store: &Store, room: &Room) -> Result<Trimmed, StoreError> {
         let Some(log) = room.logging().log() else { return Ok(Trimmed::default()) };
         // A subscription that is not known here may want what nobody else does.
-        if !self.members.know_all() {
+        if !self.members.know(&room.configured_peers()) {
             return Ok(Trimmed::default());
         }
         // What coverage says then survives the messages. Trouble is told by itself.

@@ -121,7 +121,7 @@ impl Register {
                 _ => {}
             }
         }
-        inner.publishers.values().for_each(|record| record.rate.look(record.taken(), elapsed));
+        inner.publishers.values().for_each(|record| record.rate.look(record.accepted(), elapsed));
         for (channel, end) in &ends {
             let rates = inner.channels.entry(*channel).or_default();
             rates.arrived.look(*end, elapsed);

@@ -20,5 +20,5 @@ pub(crate) use count::Rate;
 pub use flow::Flow;
 pub use limits::LOOK;
 pub use publisher::PublisherRecord;
-pub use subscriber::{Promise, SubscriberRecord};
+pub use subscriber::{SubscriberRecord, SubscriptionKind};
 pub use sums::Sums;

@@ -12,19 +12,19 @@ use crate::Time;
 pub struct PublisherRecord {
     client: Arc<Client>,
     since: Time,
-    taken: Count,
+    accepted: Count,
     refused: Count,
     pub(super) rate: Rate,
 }
 
 impl PublisherRecord {
     pub(super) fn new(client: Arc<Client>, since: Time) -> Self {
-        let (taken, refused, rate) = (Count::default(), Count::default(), Rate::default());
-        Self { client, since, taken, refused, rate }
+        let (accepted, refused, rate) = (Count::default(), Count::default(), Rate::default());
+        Self { client, since, accepted, refused, rate }
     }
 
-    pub(in crate::hub) fn on_published(&self, taken: u64, refused: u64) {
-        self.taken.add(taken);
+    pub(in crate::hub) fn on_published(&self, accepted: u64, refused: u64) {
+        self.accepted.add(accepted);
         self.refused.add(refused);
     }
 
@@ -38,9 +38,9 @@ impl PublisherRecord {
         now.since(self.since)
     }
 
-    /// Messages that were taken.
-    pub fn taken(&self) -> u64 {
-        self.taken.value()
+    /// Messages that were accepted.
+    pub fn accepted(&self) -> u64 {
+        self.accepted.value()
     }
 
     /// Messages that were refused.
@@ -48,7 +48,7 @@ impl PublisherRecord {
         self.refused.value()
     }
 
-    /// Messages a second that were taken.
+    /// Messages a second that were accepted.
     pub fn per_second(&self) -> f64 {
         self.rate.per_second()
     }

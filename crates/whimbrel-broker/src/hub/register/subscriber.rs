@@ -13,9 +13,9 @@ use super::count::{Count, Rate};
 use crate::Time;
 use crate::selection::Selection;
 
-/// The promise to a subscription, as reports name it.
+/// The kind of a subscription: who remembers what it has received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Promise {
+pub enum SubscriptionKind {
     /// Nothing is recovered.
     Nondurable,
     /// The subscriber remembers what it has.
@@ -24,7 +24,7 @@ pub enum Promise {
     Durable,
 }
 
-impl Promise {
+impl SubscriptionKind {
     /// Returns its name.
     pub fn name(self) -> &'static str {
         match self {
@@ -52,7 +52,7 @@ pub struct SubscriberRecord {
     client: Arc<Client>,
     filter: String,
     selector: Option<String>,
-    promise: Promise,
+    kind: SubscriptionKind,
     since: Time,
     pub(super) places: Vec<Place>,
     signal: Arc<Signal>,
@@ -68,7 +68,7 @@ pub struct SubscriberRecord {
 impl SubscriberRecord {
     pub(in super::super) fn new(
         client: Arc<Client>,
-        promise: Promise,
+        kind: SubscriptionKind,
         selection: &Selection,
         signal: Arc<Signal>,
         channels: impl Iterator<Item = ChannelId>,
@@ -84,7 +84,7 @@ impl SubscriberRecord {
             client,
             filter: shortened(selection.filter().as_str()),
             selector: selection.selector().map(|selector| shortened(&selector.to_string())),
-            promise,
+            kind,
             since,
             places: channels.map(place).collect(),
             signal,
@@ -185,9 +185,9 @@ impl SubscriberRecord {
         self.selector.as_deref()
     }
 
-    /// The promise to it.
-    pub fn promise(&self) -> Promise {
-        self.promise
+    /// Its kind.
+    pub fn kind(&self) -> SubscriptionKind {
+        self.kind
     }
 
     /// For how long it has been attached.

@@ -20,8 +20,8 @@ pub struct Sums {
     pub lost: u64,
     /// Messages that subscriptions' own policies passed over.
     pub superseded: u64,
-    /// Messages that were taken of publishers.
-    pub taken: u64,
+    /// Messages of publishers that were accepted.
+    pub accepted: u64,
     /// Messages that were refused.
     pub refused: u64,
 }
@@ -35,7 +35,7 @@ impl Sums {
     }
 
     pub(super) fn add_publisher(&mut self, record: &PublisherRecord) {
-        self.taken += record.taken();
+        self.accepted += record.accepted();
         self.refused += record.refused();
     }
 }

@@ -1,11 +1,12 @@
 mod checks;
 
-use super::error::SelectorError;
+use super::Selector;
+use super::error::{SelectorError, SelectorFault};
 use super::lexer::{Kind, Lexer, Token, unquoted};
 use super::like::Pattern;
+use super::limits::{MAX_DEPTH, MAX_GAPPED, MAX_SELECTOR_LEN, MAX_STACK};
 use super::number::{LOWEST, Number};
 use super::program::{Calculation, Comparison, Op};
-use super::{MAX_DEPTH, MAX_GAPPED, MAX_SELECTOR_LEN, MAX_STACK, Selector, SelectorFault};
 
 /// The normal form of a text of so many bytes is within the limit: at most, a sum in a BETWEEN is written twice, with spaces.
 const SURELY_SHORT: usize = 256;

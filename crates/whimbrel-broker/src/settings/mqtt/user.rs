@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 use whimbrel_pubsub::topic::TopicFilter;
 
-use super::super::channel::filters;
 use super::super::error::SettingsError;
 use super::super::quota::QuotaSection;
+use super::super::texts::filters;
 use crate::gateway::mqtt::{Password, Rules, User};
 use crate::native::Permissions;
 

@@ -9,7 +9,7 @@ use crate::locking::lock;
 use crate::store::error::AppendError;
 use crate::store::format::Entry;
 
-/// The most bytes of other brokers' messages that wait until they are on disk. Beyond, none is taken: they are asked for again.
+/// The most bytes of other brokers' messages that wait until they are on disk. Beyond, none is taken: the log gets them later.
 const MOST_LATER: usize = 32 << 20;
 /// The most messages that are appended again in one go: each attempt costs a write while the disk is full.
 const MOST_AGAIN: usize = 256;
@@ -29,18 +29,18 @@ impl Later {
     /// Appends a message, now and whenever there is room for it. Returns whether it does so: if not, the message has to come again.
     pub(crate) fn append(&self, log: &Log, entry: Entry) -> bool {
         let mut waiting = lock(&self.0);
-        let Waiting { appends, bytes } = &mut *waiting;
-        let is_stored = |(_, ticket): &mut (Entry, Ticket)| matches!(ticket.outcome(), Some(Ok(_)));
-        while let Some((stored, _)) = appends.pop_front_if(is_stored) {
-            *bytes -= size(&stored);
-        }
-        if *bytes >= MOST_LATER {
+        if !waiting.has_room() {
             return false;
         }
         let Ok(ticket) = log.append(&entry) else { return false };
-        *bytes += size(&entry);
-        appends.push_back((entry, ticket));
+        waiting.bytes += size(&entry);
+        waiting.appends.push_back((entry, ticket));
         true
+    }
+
+    /// Whether another message may wait.
+    pub(crate) fn has_room(&self) -> bool {
+        lock(&self.0).has_room()
     }
 
     /// Appends again what did not fit. Call it several times a second.
@@ -70,6 +70,17 @@ impl Later {
     /// Forgets all, since nothing is appended any more.
     pub(crate) fn clear(&self) {
         *lock(&self.0) = Waiting::default();
+    }
+}
+
+impl Waiting {
+    /// Forgets the first ones that are stored. Returns whether there is room then.
+    fn has_room(&mut self) -> bool {
+        let is_stored = |(_, ticket): &mut (Entry, Ticket)| matches!(ticket.outcome(), Some(Ok(_)));
+        while let Some((stored, _)) = self.appends.pop_front_if(is_stored) {
+            self.bytes -= size(&stored);
+        }
+        self.bytes < MOST_LATER
     }
 }
 

@@ -43,6 +43,11 @@ impl Base {
         Ok((base, state))
     }
 
+    /// Reads the database, and changes nothing.
+    pub(super) fn check(file: &Path) -> Result<(), MetaError> {
+        look(file).map(drop)
+    }
+
     /// Writes in one transaction, which is on disk when this returns. Nothing is changed if it fails.
     pub(super) fn write(
         &mut self,
@@ -78,11 +83,20 @@ impl Base {
 
     /// All sessions.
     pub(super) fn sessions(&mut self) -> Result<Vec<FoundSession>, MetaError> {
+        self.sessions_in(None)
+    }
+
+    /// A session.
+    pub(super) fn session(&mut self, name: &[u8]) -> Result<Option<FoundSession>, MetaError> {
+        Ok(self.sessions_in(Some(name))?.pop())
+    }
+
+    fn sessions_in(&mut self, name: Option<&[u8]>) -> Result<Vec<FoundSession>, MetaError> {
         let database = self.take()?;
         let read = database
             .begin_read()
             .map_err(Error::from)
-            .and_then(|transaction| tables::sessions(&transaction))
+            .and_then(|transaction| tables::sessions(&transaction, name))
             .map_err(|error| self.failed(error))?;
         self.database = Some(database);
         read.ok_or_else(|| MetaError::damaged(&self.file, "a session in it cannot be read"))

@@ -9,11 +9,9 @@ use whimbrel_pubsub::message::{BrokerId, ChannelId, Origin};
 
 use super::base::Base;
 use super::error::MetaError;
-use super::limits::MOST_TOMBSTONES_OF_OWNER;
 use super::subscription::{DurableSubscription, SubscriptionName, Tombstone};
 use super::tables;
 use super::writer::Writer;
-use crate::store::format::{Entry, encode_body};
 
 /// The facts that a broker remembers beside messages.
 #[derive(Debug)]
@@ -26,6 +24,11 @@ impl Meta {
     pub(in crate::store) fn open(file: &Path, cursor_every: Duration) -> Result<Self, MetaError> {
         let (base, state) = Base::open(file)?;
         Ok(Self { writer: Writer::start(base, state, cursor_every)? })
+    }
+
+    /// Reads a database, and changes nothing.
+    pub(in crate::store) fn check(file: &Path) -> Result<(), MetaError> {
+        Base::check(file)
     }
 
     /// The broker's own id. If there is none yet, it is `fresh`, which should be random or configured.
@@ -69,26 +72,21 @@ impl Meta {
     }
 
     /// Ends a subscription, and remembers until `ends_ms` (since 1970) that it was ended, so that no broker that was cut off brings it back.
-    /// It is on disk when this returns. Returns whether there was one.
+    /// It is on disk when this returns. Returns whether there was one. If too many are remembered, the oldest memory of the owner with the most
+    /// gives way.
     ///
     /// # Errors
-    /// It cannot be written, or too many are remembered already.
+    /// It cannot be written.
     pub fn unsubscribe(&self, name: &SubscriptionName, ends_ms: u64) -> Result<bool, MetaError> {
         let _one = self.writer.changing();
         let Some(former) = self.subscription(name) else { return Ok(false) };
-        self.writer.state().has_room_for_tombstone(name)?;
         let tombstone = Tombstone { generation: former.generation, ends_ms, born: former.born };
-        let surplus = self.writer.state().surplus_tombstones(name, MOST_TOMBSTONES_OF_OWNER);
         self.writer.write_now(
-            |transaction| {
-                tables::put_tombstone(transaction, name, tombstone)?;
-                tables::remove_tombstones(transaction, &surplus)
-            },
-            |state| {
-                state.unsubscribe(name, tombstone);
-                state.forget_tombstones(&surplus);
-            },
+            |transaction| tables::put_tombstone(transaction, name, tombstone),
+            |state| state.unsubscribe(name, tombstone),
         )?;
+        // A memory may have given way to it.
+        self.writer.write_later();
         Ok(true)
     }
 
@@ -135,6 +133,27 @@ impl Meta {
         Ok(closed)
     }
 
+    /// As [`Meta::cover`], if the subscription still selects this, by the [digest](DurableSubscription::selects).
+    ///
+    /// # Errors
+    /// There is no such subscription, another took its name, or its coverage is full.
+    pub fn cover_as(
+        &self,
+        (name, selects): (&SubscriptionName, u64),
+        channel: ChannelId,
+        origin: Origin,
+        range: Range,
+    ) -> Result<Option<Range>, MetaError> {
+        let mut state = self.writer.state();
+        if !state.has_selection(name, selects) {
+            return Err(MetaError::Unknown(name.clone()));
+        }
+        let closed = state.cover(name, channel, origin, range)?;
+        drop(state);
+        self.writer.write_later();
+        Ok(closed)
+    }
+
     /// How many messages of a range some durable subscription of the channel does not cover: what [`Log::trim`](crate::store::Log::trim) asks.
     pub fn uncovered(&self, channel: ChannelId, origin: Origin, range: Range) -> u64 {
         self.writer.state().uncovered(channel, origin, range)
@@ -166,28 +185,6 @@ impl Meta {
             |transaction| tables::remove_origin(transaction, channel, origin, &names),
             |state| state.forget(channel, origin),
         )
-    }
-
-    /// Keeps the last value of its topic; written later. One without a payload is the memory that the value was removed. The caller decides
-    /// which is the last, and bounds their number.
-    pub fn retain(&self, channel: ChannelId, entry: &Entry) {
-        self.writer.state().retain(channel, entry.message.topic().as_bytes(), Some(encode_body(entry)));
-        self.writer.write_later();
-    }
-
-    /// Forgets the last value of a topic; written later.
-    pub fn release(&self, channel: ChannelId, topic: &[u8]) {
-        self.writer.state().retain(channel, topic, None);
-        self.writer.write_later();
-    }
-
-    /// The last values of a channel, for a start.
-    ///
-    /// # Errors
-    /// They cannot be written or read.
-    pub fn retained(&self, channel: ChannelId) -> Result<Vec<Entry>, MetaError> {
-        self.flush()?;
-        self.writer.retained(channel)
     }
 
     /// Writes what waits. Call it before a log is trimmed: what coverage and last values say then survives the messages.

@@ -17,7 +17,7 @@ pub enum MetaError {
     Store(#[from] StoreError),
     /// The database is damaged.
     #[error("{}: the database is damaged: {why}. It was not changed. Restore it from a copy; without one, move it away: \
-        durable subscriptions then begin anew, and messages stay", file.display())]
+        durable subscriptions then begin anew, last values are forgotten, and messages stay", file.display())]
     Damaged {
         /// The file.
         file: PathBuf,

@@ -1,13 +1,15 @@
 //! Facts about durable subscriptions, which brokers tell each other.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use whimbrel_pubsub::coverage::Coverage;
+use whimbrel_pubsub::message::ChannelId;
 
 use super::core::Meta;
 use super::error::MetaError;
-use super::limits::MOST_TOMBSTONES_OF_OWNER;
+use super::state::State;
 use super::subscription::{DurableSubscription, SubscriptionName, Tombstone};
 use super::tables;
 use crate::durable::succession::{Known, Life, Step};
@@ -26,6 +28,8 @@ pub enum Fact {
         name: SubscriptionName,
         /// Its life.
         life: Life,
+        /// The digest of its filter and selector; brokers of before do not say it.
+        selects: Option<u64>,
         /// The part.
         coverage: Coverage,
     },
@@ -41,7 +45,8 @@ pub enum Fact {
 }
 
 /// A change that facts make.
-enum Change {
+#[derive(Debug)]
+pub(super) enum Change {
     /// The subscription, and whether its coverage begins anew.
     Keep(DurableSubscription, bool),
     End(SubscriptionName, Tombstone),
@@ -63,6 +68,16 @@ impl Meta {
         self.writer.state().known(name)
     }
 
+    /// The channels of a subscription that is there, or was ended since this run began.
+    pub fn channels_of(&self, name: &SubscriptionName) -> Option<Vec<ChannelId>> {
+        self.writer.state().channels_of(name).map(<[_]>::to_vec)
+    }
+
+    /// Whether a subscription is there and selects this, by the [digest](DurableSubscription::selects).
+    pub fn has_selection(&self, name: &SubscriptionName, selects: u64) -> bool {
+        self.writer.state().has_selection(name, selects)
+    }
+
     /// All that is known about a name. `wall_ms` is the time of day, milliseconds since 1970.
     pub fn facts_of(&self, name: &SubscriptionName, wall_ms: u64) -> Vec<Fact> {
         let state = self.writer.state();
@@ -70,10 +85,11 @@ impl Meta {
             let subscription = DurableSubscription::clone(subscription);
             let coverage = state.coverage(name).cloned().unwrap_or_default();
             drop(state);
-            let life = subscription.life();
+            let (life, selects) = (subscription.life(), Some(subscription.selects()));
             let covered = coverage.parts().into_iter().map(|coverage| Fact::Covered {
                 name: name.clone(),
                 life,
+                selects,
                 coverage,
             });
             return std::iter::once(Fact::Kept(subscription)).chain(covered).collect();
@@ -98,7 +114,7 @@ impl Meta {
     /// It cannot be written.
     pub fn learn(&self, facts: &[Fact], wall_ms: u64) -> Result<Vec<Step>, MetaError> {
         let _one = self.writer.changing();
-        let (steps, changes) = self.consequences(facts, wall_ms);
+        let (steps, changes) = consequences(&self.writer.state(), facts, wall_ms);
         if !changes.is_empty() {
             self.writer.write_now(
                 |transaction| {
@@ -120,71 +136,25 @@ impl Meta {
             )?;
         }
         for fact in facts {
-            if let Fact::Covered { name, life, coverage } = fact {
-                self.add_coverage(name, *life, coverage);
+            if let Fact::Covered { name, life, selects, coverage } = fact {
+                self.add_coverage(name, (*life, *selects), coverage);
             }
         }
-        self.forget_surplus(&changes)?;
+        // Memories may have given way to others.
+        self.writer.write_later();
         Ok(steps)
     }
 
-    fn consequences(&self, facts: &[Fact], wall_ms: u64) -> (Vec<Step>, Vec<Change>) {
-        let state = self.writer.state();
-        // What an earlier fact of the same batch has changed.
-        let mut changed: BTreeMap<&SubscriptionName, (Known, Option<DurableSubscription>)> = BTreeMap::new();
-        let (mut steps, mut changes, mut room) = (Vec::new(), Vec::new(), state.room());
-        for fact in facts {
-            let name = fact.name();
-            let (known, kept) = changed.get(name).cloned().unwrap_or_else(|| {
-                (state.known(name), state.subscription(name).map(|kept| DurableSubscription::clone(kept)))
-            });
-            let is_alive = matches!(known, Known::Alive(_));
-            let step = match fact {
-                Fact::Kept(told) => match known.hear_alive(told.life()) {
-                    Step::GoOn(life) => match kept
-                        .filter(|kept| kept.selects_as(told) && kept.owner == told.owner)
-                    {
-                        Some(kept) => {
-                            let kept =
-                                DurableSubscription { born: life.born, generation: life.generation, ..kept };
-                            changed.insert(name, (Known::Alive(life), Some(kept.clone())));
-                            changes.push(Change::Keep(kept, false));
-                            Step::GoOn(life)
-                        }
-                        // Brokers that agree on a life agree on what it selects.
-                        None => Step::Keep,
-                    },
-                    Step::Begin(_) if !is_alive && room == 0 => Step::Keep,
-                    Step::Begin(life) => {
-                        room -= usize::from(!is_alive);
-                        changed.insert(name, (Known::Alive(life), Some(told.clone())));
-                        changes.push(Change::Keep(told.clone(), true));
-                        Step::Begin(life)
-                    }
-                    step => step,
-                },
-                Fact::Ended { life, left, .. } => {
-                    let step = known.hear_ended(*life);
-                    let has_room = kept.is_some() || state.has_room_for_tombstone(name).is_ok();
-                    if let (Step::End(life), true) = (step, has_room) {
-                        let ends_ms = wall_ms.saturating_add((*left).min(LONGEST_MEMORY).as_millis() as u64);
-                        let tombstone = Tombstone { generation: life.generation, ends_ms, born: life.born };
-                        changed.insert(name, (Known::Ended(life), None));
-                        changes.push(Change::End(name.clone(), tombstone));
-                    }
-                    step
-                }
-                Fact::Covered { .. } => Step::Keep,
-            };
-            steps.push(step);
-        }
-        (steps, changes)
-    }
-
-    /// Adds coverage, if it is of the life that is known. What is too much comes again.
-    fn add_coverage(&self, name: &SubscriptionName, life: Life, coverage: &Coverage) {
+    /// Adds coverage, if it is of the life that is known and of what is selected here. What is too much comes again.
+    fn add_coverage(
+        &self,
+        name: &SubscriptionName,
+        (life, selects): (Life, Option<u64>),
+        coverage: &Coverage,
+    ) {
         let mut state = self.writer.state();
-        if !matches!(state.known(name), Known::Alive(known) if known.is_same(life)) {
+        let is_same = matches!(state.known(name), Known::Alive(known) if known.is_same(life));
+        if !is_same || selects.is_some_and(|selects| !state.has_selection(name, selects)) {
             return;
         }
         for (channel, coverage) in coverage.iter() {
@@ -195,18 +165,56 @@ impl Meta {
         drop(state);
         self.writer.write_later();
     }
+}
 
-    fn forget_surplus(&self, changes: &[Change]) -> Result<(), MetaError> {
-        for change in changes {
-            let Change::End(name, _) = change else { continue };
-            let surplus = self.writer.state().surplus_tombstones(name, MOST_TOMBSTONES_OF_OWNER + 1);
-            if !surplus.is_empty() {
-                self.writer.write_now(
-                    |transaction| tables::remove_tombstones(transaction, &surplus),
-                    |state| state.forget_tombstones(&surplus),
-                )?;
+/// The consequence of each fact, and the changes that these make.
+pub(super) fn consequences(state: &State, facts: &[Fact], wall_ms: u64) -> (Vec<Step>, Vec<Change>) {
+    // What an earlier fact of the same batch has changed.
+    let mut changed: BTreeMap<&SubscriptionName, (Known, Option<DurableSubscription>)> = BTreeMap::new();
+    let (mut steps, mut changes, mut room) = (Vec::new(), Vec::new(), state.room());
+    for fact in facts {
+        let name = fact.name();
+        let (known, kept) = changed.get(name).cloned().unwrap_or_else(|| {
+            (state.known(name), state.subscription(name).map(|kept| DurableSubscription::clone(kept)))
+        });
+        let is_alive = matches!(known, Known::Alive(_));
+        let step = match fact {
+            Fact::Kept(told) => {
+                let selection = kept.as_ref().map_or(Ordering::Equal, |kept| told.selection_order(kept));
+                match known.hear_alive(told.life(), selection) {
+                    Step::GoOn(life) => {
+                        // It keeps the channels that it has here.
+                        let former = kept.unwrap_or_else(|| told.clone());
+                        let Life { born, generation } = life;
+                        let kept = DurableSubscription { born, generation, ..former };
+                        changed.insert(name, (Known::Alive(life), Some(kept.clone())));
+                        changes.push(Change::Keep(kept, false));
+                        Step::GoOn(life)
+                    }
+                    Step::Begin(_) if !is_alive && room == 0 => Step::Keep,
+                    Step::Begin(life) => {
+                        room -= usize::from(!is_alive);
+                        changed.insert(name, (Known::Alive(life), Some(told.clone())));
+                        changes.push(Change::Keep(told.clone(), true));
+                        Step::Begin(life)
+                    }
+                    step => step,
+                }
             }
-        }
-        Ok(())
+            Fact::Ended { life, left, .. } => {
+                let step = known.hear_ended(*life);
+                let ends_ms = wall_ms.saturating_add((*left).min(LONGEST_MEMORY).as_millis() as u64);
+                let has_room = kept.is_some() || state.has_room_for_tombstone(name, ends_ms);
+                if let (Step::End(life), true) = (step, has_room) {
+                    let tombstone = Tombstone { generation: life.generation, ends_ms, born: life.born };
+                    changed.insert(name, (Known::Ended(life), None));
+                    changes.push(Change::End(name.clone(), tombstone));
+                }
+                step
+            }
+            Fact::Covered { .. } => Step::Keep,
+        };
+        steps.push(step);
     }
+    (steps, changes)
 }

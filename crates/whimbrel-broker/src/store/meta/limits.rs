@@ -8,3 +8,5 @@ pub(super) const MOST_TOMBSTONES: usize = 100_000;
 pub(super) const MOST_TOMBSTONES_OF_OWNER: usize = 1_000;
 /// The most origins that are remembered.
 pub(super) const MOST_ORIGINS_SEEN: usize = 65_536;
+/// The most last values that wait to be written. Beyond, no message is taken that is to be retained.
+pub(super) const MOST_UNWRITTEN: usize = 200_000;

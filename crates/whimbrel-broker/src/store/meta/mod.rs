@@ -8,7 +8,9 @@ mod core;
 mod error;
 mod fact;
 mod limits;
+mod outbound;
 mod overlay;
+mod retaining;
 mod session;
 mod sessions;
 mod state;
@@ -16,12 +18,15 @@ mod subscription;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod tombstones;
+mod values;
 mod writer;
 mod written;
 
 pub use self::core::Meta;
 pub use error::MetaError;
 pub use fact::{Fact, LONGEST_MEMORY};
+pub use outbound::{MessageName, Outbound};
 pub use session::{FoundSession, Session};
 pub use subscription::{DurableSubscription, SubscriptionName, Tombstone};
 pub use written::Written;

@@ -2,6 +2,7 @@
 
 use whimbrel_pubsub::message::{Publication, PublisherId};
 
+use super::outbound::Outbound;
 use crate::store::format::{Cursor, Put};
 
 /// The longest name of a session, bytes.
@@ -27,6 +28,8 @@ pub struct FoundSession {
     pub session: Session,
     /// The packet identifiers of messages at QoS 2 that came and were not released, and the names under which they were published.
     pub received: Vec<(u16, Publication)>,
+    /// The packet identifiers of messages at QoS 2 to the client that it did not complete.
+    pub outbound: Vec<(u16, Outbound)>,
 }
 
 impl Session {

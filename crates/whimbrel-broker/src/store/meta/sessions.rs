@@ -1,9 +1,11 @@
 //! The sessions of MQTT clients that are kept.
 
-use whimbrel_pubsub::message::Publication;
+use whimbrel_pubsub::coverage::Cover;
+use whimbrel_pubsub::message::{ChannelId, Publication};
 
 use super::core::Meta;
 use super::error::MetaError;
+use super::outbound::Outbound;
 use super::session::LONGEST_NAME;
 use super::session::{FoundSession, Session};
 use super::subscription::SubscriptionName;
@@ -21,6 +23,15 @@ impl Meta {
     pub fn sessions(&self) -> Result<Vec<FoundSession>, MetaError> {
         self.flush()?;
         self.writer.sessions()
+    }
+
+    /// A session, with the messages at QoS 2 that were not released.
+    ///
+    /// # Errors
+    /// It cannot be written or read.
+    pub fn session(&self, name: &[u8]) -> Result<Option<FoundSession>, MetaError> {
+        self.flush()?;
+        self.writer.session(name)
     }
 
     /// Whether a session is kept.
@@ -63,6 +74,26 @@ impl Meta {
         self.writer.write_later();
     }
 
+    /// Takes note of a message at QoS 2 to a client, or with `None` that it is complete; written later. [`Meta::soon`] tells when. With
+    /// `has`, the client has a message of this subscription: it is never on disk without that. A session that is not kept has no messages.
+    pub fn put_outbound(
+        &self,
+        name: &[u8],
+        (id, outbound): (u16, Option<Outbound>),
+        has: Option<(&SubscriptionName, ChannelId, Cover)>,
+    ) {
+        let mut state = self.writer.state();
+        if let Some((subscription, channel, Cover { origin, range })) = has {
+            // One that was ended meanwhile, or whose coverage is full, gets nothing wrong by it.
+            state.add(subscription, channel, origin, range).ok();
+        }
+        if state.has_session(name) {
+            state.put_outbound(name, id, outbound);
+        }
+        drop(state);
+        self.writer.write_later();
+    }
+
     /// Has what was changed written at once. The outcome can be waited for.
     pub fn soon(&self) -> Written {
         self.writer.write_soon()
@@ -91,11 +122,13 @@ mod tests {
     use std::path::Path;
     use std::time::Duration;
 
-    use whimbrel_pubsub::message::{ChannelId, PublisherId};
+    use whimbrel_pubsub::coverage::Range;
+    use whimbrel_pubsub::message::PublisherId;
 
+    use super::super::outbound::MessageName;
     use super::*;
     use crate::store::DurableSubscription;
-    use crate::store::testing::Folder;
+    use crate::store::testing::{Folder, origin};
 
     /// Longer than a test: nothing is written late by itself.
     const NEVER: Duration = Duration::from_secs(3_600);
@@ -133,8 +166,15 @@ mod tests {
         assert_eq!(crash(&file, &copy), [], "it is late");
         meta.soon().done().await.unwrap();
         let received = |ids: &[u16]| ids.iter().map(|id| (*id, publication((*id).into()))).collect();
-        let found = |session, ids| FoundSession { name: b"boat".to_vec(), session, received: received(ids) };
+        let found = |session, ids| {
+            let (name, outbound) = (b"boat".to_vec(), Vec::new());
+            FoundSession { name, session, received: received(ids), outbound }
+        };
         assert_eq!(crash(&file, &copy), [found(session(None), &[1, 2, 3])]);
+        meta.put_received(b"boat", 9, Some(publication(9)));
+        assert_eq!(meta.session(b"boat").unwrap(), Some(found(session(None), &[1, 2, 3, 9])));
+        assert_eq!(meta.session(b"boa").unwrap(), None);
+        meta.put_received(b"boat", 9, None);
         meta.put_received(b"boat", 2, None);
         meta.put_session(b"boat", &session(Some(9))).unwrap();
         // Those who wait together are written together.
@@ -154,6 +194,42 @@ mod tests {
         written.done().await.unwrap();
     }
 
+    #[tokio::test]
+    async fn what_a_client_has_at_qos_2_is_covered_wherever_its_identifier_says_so() {
+        let (folder, copy) = (Folder::new("meta-outbound"), Folder::new("meta-outbound-copy"));
+        let file = folder.0.join("meta.redb");
+        let meta = Meta::open(&file, NEVER).unwrap();
+        let (kept, origin) = (subscription("mqtt-boat/t"), origin(7));
+        let message = |sequence| {
+            let (subscription, channel) = (kept.name.clone(), ChannelId(0));
+            Outbound::Sent(Some(MessageName { subscription, channel, origin, sequence }))
+        };
+        meta.put_session(b"boat", &session(None)).unwrap();
+        meta.subscribe(&kept).unwrap();
+        meta.put_outbound(b"nobody", (1, Some(Outbound::Released)), None);
+        for id in 1..=3 {
+            meta.put_outbound(b"boat", (id, Some(message(id.into()))), None);
+        }
+        meta.put_outbound(b"boat", (4, Some(Outbound::Sent(None))), None);
+        meta.soon().done().await.unwrap();
+        let outbound = |file: &Path| crash(file, &copy).remove(0).outbound;
+        let sent = |id: u16| (id, message(id.into()));
+        assert_eq!(outbound(&file), [sent(1), sent(2), sent(3), (4, Outbound::Sent(None))]);
+        let cover = Cover { origin, range: Range { first: 2, last: 2 } };
+        meta.put_outbound(b"boat", (2, Some(Outbound::Released)), Some((&kept.name, ChannelId(0), cover)));
+        meta.put_outbound(b"boat", (3, None), None);
+        meta.soon().done().await.unwrap();
+        assert_eq!(outbound(&file), [sent(1), (2, Outbound::Released), (4, Outbound::Sent(None))]);
+        let copied = Meta::open(&copy.0.join("meta.redb"), NEVER).unwrap();
+        let coverage = copied.coverage(&kept.name).unwrap();
+        assert!(coverage.of(ChannelId(0)).unwrap().of(origin).unwrap().contains(2));
+        drop(copied);
+        meta.end_session(Some(b"boat"), &[]).unwrap();
+        meta.put_session(b"boat", &session(None)).unwrap();
+        meta.soon().done().await.unwrap();
+        assert_eq!(outbound(&file), [], "nothing is left for another session of that name");
+    }
+
     #[test]
     fn a_database_without_sessions_is_of_an_earlier_version() {
         let folder = Folder::new("meta-no-session");
@@ -163,6 +239,7 @@ mod tests {
         let transaction = database.begin_write().unwrap();
         assert!(transaction.delete_table(tables::SESSIONS).unwrap());
         assert!(transaction.delete_table(tables::RECEIVED).unwrap());
+        assert!(transaction.delete_table(tables::OUTBOUND).unwrap());
         transaction.commit().unwrap();
         drop(database);
         let meta = Meta::open(&file, NEVER).unwrap();

@@ -8,9 +8,12 @@ use whimbrel_pubsub::coverage::{Coverage, MOST_RANGES, Range, Ranges};
 use whimbrel_pubsub::message::{BrokerId, ChannelId, Origin, Publication};
 
 use super::error::MetaError;
-use super::limits::{MOST_ORIGINS_SEEN, MOST_SUBSCRIPTIONS, MOST_TOMBSTONES};
+use super::limits::{MOST_ORIGINS_SEEN, MOST_SUBSCRIPTIONS};
+use super::outbound::Outbound;
 use super::session::Session;
 use super::subscription::{DurableSubscription, SubscriptionName, Tombstone};
+use super::tombstones::Tombstones;
+use super::values::{ValueRow, Values};
 use crate::durable::succession::Known;
 use crate::durable::wanted::wanted;
 
@@ -18,31 +21,37 @@ use crate::durable::wanted::wanted;
 const MOST_ROWS: usize = 10_000;
 
 type CoverageKey = (SubscriptionName, ChannelId, Origin);
-type RetainedKey = (ChannelId, Vec<u8>);
 /// A session and a packet identifier.
-type ReceivedKey = (Vec<u8>, u16);
+type IdentifierKey = (Vec<u8>, u16);
 
 /// All but the last values.
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub(super) broker: Option<BrokerId>,
     subscriptions: BTreeMap<SubscriptionName, Held>,
-    tombstones: BTreeMap<SubscriptionName, Tombstone>,
+    tombstones: Tombstones,
+    /// The channels of those that were ended in this run.
+    ended_in: BTreeMap<SubscriptionName, Vec<ChannelId>>,
+    /// Memories that gave way to others, and are to be removed from the database.
+    given_way: BTreeSet<SubscriptionName>,
     origins: BTreeMap<(ChannelId, Origin), u64>,
     dirty_coverage: BTreeSet<CoverageKey>,
     dirty_origins: BTreeSet<(ChannelId, Origin)>,
-    /// Values that are not written yet; `None` for one that is to be forgotten.
-    retained: BTreeMap<RetainedKey, Option<Vec<u8>>>,
+    pub(super) values: Values,
     /// When each session ends.
     sessions: BTreeMap<Vec<u8>, u64>,
     dirty_sessions: BTreeMap<Vec<u8>, Session>,
     /// Messages at QoS 2 that came, or were released, and are not written yet.
-    received: BTreeMap<ReceivedKey, Option<Publication>>,
+    received: BTreeMap<IdentifierKey, Option<Publication>>,
+    /// Messages at QoS 2 to clients whose state is not written yet; `None` for one that is complete.
+    outbound: BTreeMap<IdentifierKey, Option<Outbound>>,
 }
 
 #[derive(Debug)]
 struct Held {
     subscription: Arc<DurableSubscription>,
+    /// The digest of its selection.
+    selects: u64,
     coverage: Coverage,
 }
 
@@ -51,14 +60,13 @@ struct Held {
 pub(super) struct Changes {
     pub(super) coverage: Vec<(CoverageKey, Ranges)>,
     pub(super) origins: Vec<((ChannelId, Origin), u64)>,
-    pub(super) retained: Vec<(RetainedKey, Option<Vec<u8>>)>,
+    pub(super) values: Vec<ValueRow>,
+    pub(super) marks: Vec<(ChannelId, u64)>,
     pub(super) sessions: Vec<(Vec<u8>, Session)>,
-    pub(super) received: Vec<(ReceivedKey, Option<Publication>)>,
-}
-
-/// The part of a name that says whose it is, in front of the first slash.
-fn owner_of(name: &SubscriptionName) -> Option<&str> {
-    name.as_str().split_once('/').map(|(owner, _)| owner)
+    pub(super) received: Vec<(IdentifierKey, Option<Publication>)>,
+    pub(super) outbound: Vec<(IdentifierKey, Option<Outbound>)>,
+    /// Subscriptions of which it is not remembered any more that they were ended.
+    pub(super) given_way: Vec<SubscriptionName>,
 }
 
 impl State {
@@ -78,7 +86,7 @@ impl State {
     pub(super) fn check(&self, new: &DurableSubscription) -> Result<bool, MetaError> {
         new.check()?;
         let outdated = |known| MetaError::Outdated { name: new.name.clone(), given: new.generation, known };
-        match (self.subscription(&new.name), self.tombstones.get(&new.name)) {
+        match (self.subscription(&new.name), self.tombstones.find(&new.name)) {
             (Some(former), _) if former.owner != new.owner => Err(MetaError::Owner(new.name.clone())),
             (Some(former), _) if former.generation > new.generation => Err(outdated(former.generation)),
             (Some(former), _) => Ok(!former.selects_as(new)),
@@ -92,53 +100,59 @@ impl State {
 
     pub(super) fn subscribe(&mut self, new: &DurableSubscription, is_changed: bool) {
         self.tombstones.remove(&new.name);
-        let held = self
-            .subscriptions
-            .entry(new.name.clone())
-            .or_insert_with(|| Held { subscription: Arc::new(new.clone()), coverage: Coverage::default() });
-        held.subscription = Arc::new(new.clone());
+        self.given_way.remove(&new.name);
+        self.ended_in.remove(&new.name);
+        let (subscription, selects) = (Arc::new(new.clone()), new.selects());
+        let former = self.subscriptions.remove(&new.name).filter(|_| !is_changed);
+        let coverage = former.map(|held| held.coverage).unwrap_or_default();
+        self.subscriptions.insert(new.name.clone(), Held { subscription, selects, coverage });
         if is_changed {
-            held.coverage = Coverage::default();
             self.clean(&new.name);
         }
     }
 
-    pub(super) fn has_room_for_tombstone(&self, name: &SubscriptionName) -> Result<(), MetaError> {
-        if self.tombstones.len() >= MOST_TOMBSTONES && !self.tombstones.contains_key(name) {
-            return Err(MetaError::TooMany { what: "ended subscriptions", most: MOST_TOMBSTONES });
-        }
-        Ok(())
+    /// Whether it would be remembered until then that a subscription was ended.
+    pub(super) fn has_room_for_tombstone(&self, name: &SubscriptionName, ends_ms: u64) -> bool {
+        self.tombstones.has_room(name, ends_ms)
     }
 
-    /// The memories that have to go before another one of the same owner fits. What is in front of a slash names the owner.
-    pub(super) fn surplus_tombstones(&self, name: &SubscriptionName, most: usize) -> Vec<SubscriptionName> {
-        let Some(own) = owner_of(name) else { return Vec::new() };
-        let all = self.tombstones.iter().filter(|(other, _)| owner_of(other) == Some(own));
-        let mut all: Vec<_> = all.map(|(name, tombstone)| (tombstone.ends_ms, name)).collect();
-        all.sort_unstable();
-        let surplus = (all.len() + 1).saturating_sub(most);
-        let mut names: Vec<_> = all.into_iter().take(surplus).map(|(_, name)| name.clone()).collect();
-        names.sort_unstable();
-        names
-    }
-
+    /// Ends a subscription. Another memory may give way to that of it.
     pub(super) fn unsubscribe(&mut self, name: &SubscriptionName, tombstone: Tombstone) {
-        self.subscriptions.remove(name);
+        if let Some(held) = self.subscriptions.remove(name) {
+            self.ended_in.insert(name.clone(), held.subscription.channels.clone());
+        }
         self.clean(name);
-        self.tombstones.insert(name.clone(), tombstone);
+        self.given_way.remove(name);
+        for other in self.tombstones.insert(name, tombstone) {
+            self.ended_in.remove(&other);
+            self.given_way.insert(other);
+        }
+    }
+
+    /// The channels of a subscription that is there, or was ended in this run.
+    pub(super) fn channels_of(&self, name: &SubscriptionName) -> Option<&[ChannelId]> {
+        let alive = self.subscriptions.get(name).map(|held| &held.subscription.channels);
+        alive.or_else(|| self.ended_in.get(name)).map(Vec::as_slice)
+    }
+
+    /// Whether a subscription is there and selects this, by the digest.
+    pub(super) fn has_selection(&self, name: &SubscriptionName, selects: u64) -> bool {
+        self.subscriptions.get(name).is_some_and(|held| held.selects == selects)
     }
 
     pub(super) fn tombstone(&self, name: &SubscriptionName) -> Option<Tombstone> {
-        self.tombstones.get(name).copied()
+        self.tombstones.find(name)
     }
 
     pub(super) fn ended(&self, wall_ms: u64) -> Vec<SubscriptionName> {
-        let ended = self.tombstones.iter().filter(|(_, tombstone)| tombstone.ends_ms <= wall_ms);
-        ended.map(|(name, _)| name.clone()).collect()
+        self.tombstones.ended(wall_ms)
     }
 
     pub(super) fn forget_tombstones(&mut self, names: &[SubscriptionName]) {
-        self.tombstones.retain(|name, _| names.binary_search(name).is_err());
+        for name in names {
+            self.tombstones.remove(name);
+            self.ended_in.remove(name);
+        }
     }
 
     pub(super) fn coverage(&self, name: &SubscriptionName) -> Option<&Coverage> {
@@ -200,7 +214,7 @@ impl State {
 
     /// The knowledge about a name.
     pub(super) fn known(&self, name: &SubscriptionName) -> Known {
-        match (self.subscriptions.get(name), self.tombstones.get(name)) {
+        match (self.subscriptions.get(name), self.tombstones.find(name)) {
             (Some(held), _) => Known::Alive(held.subscription.life()),
             (None, Some(tombstone)) => Known::Ended(tombstone.life()),
             (None, None) => Known::Nothing,
@@ -214,9 +228,9 @@ impl State {
 
     /// The next names behind `after` of subscriptions that are there or were ended.
     pub(super) fn names_after(&self, after: Option<&SubscriptionName>, most: usize) -> Vec<SubscriptionName> {
-        let from = || (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
-        let alive = self.subscriptions.range(from()).take(most).map(|(name, _)| name);
-        let ended = self.tombstones.range(from()).take(most).map(|(name, _)| name);
+        let from = (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
+        let alive = self.subscriptions.range(from).take(most).map(|(name, _)| name);
+        let ended = self.tombstones.names_after(after).take(most);
         let all: BTreeSet<_> = alive.chain(ended).collect();
         all.into_iter().take(most).cloned().collect()
     }
@@ -252,10 +266,6 @@ impl State {
         }
     }
 
-    pub(super) fn retain(&mut self, channel: ChannelId, topic: &[u8], value: Option<Vec<u8>>) {
-        self.retained.insert((channel, topic.to_vec()), value);
-    }
-
     pub(super) fn put_session(&mut self, name: &[u8], session: &Session) {
         self.sessions.insert(name.to_vec(), session.ends());
         self.dirty_sessions.insert(name.to_vec(), session.clone());
@@ -280,12 +290,17 @@ impl State {
         self.received.insert((name.to_vec(), id), publication);
     }
 
+    pub(super) fn put_outbound(&mut self, name: &[u8], id: u16, outbound: Option<Outbound>) {
+        self.outbound.insert((name.to_vec(), id), outbound);
+    }
+
     /// Forgets a session, and subscriptions of which nothing is remembered.
     pub(super) fn remove_session(&mut self, session: Option<&[u8]>, subscriptions: &[SubscriptionName]) {
         if let Some(name) = session {
             self.sessions.remove(name);
             self.dirty_sessions.remove(name);
             self.received.retain(|(of, _), _| of != name);
+            self.outbound.retain(|(of, _), _| of != name);
         }
         for name in subscriptions {
             self.subscriptions.remove(name);
@@ -308,10 +323,11 @@ impl State {
             changes.origins.extend(self.origins.get(&key).map(|highest| (key, *highest)));
         }
         while changes.rows() < MOST_ROWS
-            && let Some(change) = self.retained.pop_first()
+            && let Some(change) = self.values.take_row()
         {
-            changes.retained.push(change);
+            changes.values.push(change);
         }
+        changes.marks = self.values.take_marks();
         while changes.rows() < MOST_ROWS
             && let Some(change) = self.dirty_sessions.pop_first()
         {
@@ -322,6 +338,17 @@ impl State {
         {
             changes.received.push(change);
         }
+        // Behind coverage: what says that a client has a message is never on disk before the message is covered.
+        while changes.rows() < MOST_ROWS
+            && let Some(change) = self.outbound.pop_first()
+        {
+            changes.outbound.push(change);
+        }
+        while changes.rows() < MOST_ROWS
+            && let Some(name) = self.given_way.pop_first()
+        {
+            changes.given_way.push(name);
+        }
         (changes.rows() > 0).then_some(changes)
     }
 
@@ -329,9 +356,8 @@ impl State {
     pub(super) fn put_back(&mut self, changes: Changes) {
         self.dirty_coverage.extend(changes.coverage.into_iter().map(|(key, _)| key));
         self.dirty_origins.extend(changes.origins.into_iter().map(|(key, _)| key));
-        for (key, value) in changes.retained {
-            self.retained.entry(key).or_insert(value);
-        }
+        self.given_way.extend(changes.given_way);
+        self.values.put_back(changes.values, &changes.marks);
         // Of a session that ended meanwhile, nothing is written any more.
         for (name, session) in changes.sessions {
             if self.sessions.contains_key(&name) {
@@ -343,6 +369,11 @@ impl State {
                 self.received.entry(key).or_insert(publication);
             }
         }
+        for (key, outbound) in changes.outbound {
+            if self.sessions.contains_key(&key.0) {
+                self.outbound.entry(key).or_insert(outbound);
+            }
+        }
     }
 
     /// Forgets all changes: the state was just read, and need not be written.
@@ -350,6 +381,7 @@ impl State {
         self.dirty_coverage.clear();
         self.dirty_origins.clear();
         self.dirty_sessions.clear();
+        self.values.forget_changes();
     }
 
     fn clean(&mut self, name: &SubscriptionName) {
@@ -359,7 +391,7 @@ impl State {
 
 impl Changes {
     fn rows(&self) -> usize {
-        let facts = self.coverage.len() + self.origins.len() + self.retained.len();
-        facts + self.sessions.len() + self.received.len()
+        let facts = self.coverage.len() + self.origins.len() + self.values.len() + self.marks.len();
+        facts + self.sessions.len() + self.received.len() + self.outbound.len() + self.given_way.len()
     }
 }

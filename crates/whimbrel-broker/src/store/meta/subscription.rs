@@ -1,7 +1,9 @@
 //! The facts that are kept about a durable subscription.
 
+use std::cmp::Ordering;
 use std::fmt;
 
+use aws_lc_rs::digest::{SHA256, digest};
 use whimbrel_pubsub::coverage::MOST_CHANNELS;
 use whimbrel_pubsub::message::ChannelId;
 
@@ -10,7 +12,7 @@ use crate::durable::succession::Life;
 use crate::store::format::{Cursor, Put};
 
 /// The longest name of a subscription, bytes.
-const LONGEST_NAME: usize = 255;
+pub(super) const LONGEST_NAME: usize = 255;
 /// The longest owner, bytes.
 const LONGEST_OWNER: usize = 2_048;
 /// The longest filter or selector, bytes.
@@ -70,6 +72,23 @@ impl DurableSubscription {
     /// Whether both ask for the same messages.
     pub(super) fn selects_as(&self, other: &Self) -> bool {
         (&self.filter, &self.selector) == (&other.filter, &other.selector)
+    }
+
+    /// Compares what two of one name ask for. All brokers use this order.
+    pub(super) fn selection_order<'a>(&'a self, other: &'a Self) -> Ordering {
+        let whole = |one: &'a Self| (&one.owner, &one.filter, &one.selector);
+        whole(self).cmp(&whole(other))
+    }
+
+    /// A digest of its filter and selector. It tells apart coverage of those that had one name.
+    pub fn selects(&self) -> u64 {
+        let mut text = self.filter.clone().into_bytes();
+        if let Some(selector) = &self.selector {
+            text.push(0);
+            text.extend_from_slice(selector.as_bytes());
+        }
+        let whole = digest(&SHA256, &text);
+        u64::from_le_bytes(std::array::from_fn(|at| whole.as_ref()[at]))
     }
 
     pub(super) fn check(&self) -> Result<(), MetaError> {

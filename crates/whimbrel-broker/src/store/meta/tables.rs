@@ -6,11 +6,12 @@ use redb::{Error, ReadableTable, TableDefinition, TableError, WriteTransaction};
 use whimbrel_pubsub::coverage::{MOST_RANGES, Range, Ranges};
 use whimbrel_pubsub::message::{BrokerId, ChannelId, LAST_SEQUENCE, Origin};
 
+use super::outbound::Outbound;
 use super::session::{FoundSession, Session};
 use super::session::{encode_publication, parse_publication};
 use super::state::{Changes, State};
 use super::subscription::{DurableSubscription, SubscriptionName, Tombstone};
-use crate::store::format::{Cursor, Put};
+use crate::store::format::{Cursor, Put, encode_body};
 
 /// The version of the tables.
 pub(super) const VERSION: u64 = 1;
@@ -32,12 +33,18 @@ pub(super) const ORIGINS: TableDefinition<'_, (u32, u64, u64), u64> = TableDefin
 pub(super) const SESSIONS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("sessions");
 /// Messages at QoS 2 that were not released, by session and packet identifier.
 pub(super) const RECEIVED: TableDefinition<'_, (&[u8], u16), &[u8]> = TableDefinition::new("received");
+/// Messages at QoS 2 to clients that are not complete, by session and packet identifier. Databases of earlier versions have none.
+pub(super) const OUTBOUND: TableDefinition<'_, (&[u8], u16), &[u8]> = TableDefinition::new("outbound");
 
 /// The name of the version in [`FACTS`].
 pub(super) const FACT_VERSION: &str = "version";
 const FACT_BROKER: &str = "broker";
+/// How the names begin of positions in logs for which the last values speak. The channel follows.
+const VALUES_UNTIL: &str = "values until ";
 
 type Done = Result<(), Error>;
+/// A session and a packet identifier.
+type IdentifierKey = (&'static [u8], u16);
 
 /// Creates all tables.
 pub(super) fn create(transaction: &WriteTransaction) -> Done {
@@ -50,6 +57,7 @@ pub(super) fn create(transaction: &WriteTransaction) -> Done {
     transaction.open_table(ORIGINS)?;
     transaction.open_table(SESSIONS)?;
     transaction.open_table(RECEIVED)?;
+    transaction.open_table(OUTBOUND)?;
     Ok(())
 }
 
@@ -60,6 +68,11 @@ pub(super) fn load(transaction: &redb::ReadTransaction) -> Result<Result<State, 
     let births = births(transaction)?;
     let born = |name: &str| births.get(name).copied().unwrap_or(0);
     state.broker = facts.get(FACT_BROKER)?.map(|id| BrokerId(id.value()));
+    for row in facts.range(VALUES_UNTIL..)? {
+        let (name, end) = row?;
+        let channel = name.value().strip_prefix(VALUES_UNTIL).and_then(|channel| channel.parse().ok());
+        channel.into_iter().for_each(|channel| state.values.load_mark(ChannelId(channel), end.value()));
+    }
     for row in transaction.open_table(SUBSCRIPTIONS)?.iter()? {
         let (name, value) = row?;
         let Some(subscription) = DurableSubscription::parse(name.value(), value.value()) else {
@@ -124,26 +137,44 @@ pub(super) fn rows_of<T>(opened: Result<T, TableError>) -> Result<Option<T>, Err
     }
 }
 
-/// All sessions. `Ok(None)`: one cannot be read.
-pub(super) fn sessions(transaction: &redb::ReadTransaction) -> Result<Option<Vec<FoundSession>>, Error> {
+/// All sessions, or the one with this name. `Ok(None)`: one cannot be read.
+pub(super) fn sessions(
+    transaction: &redb::ReadTransaction,
+    name: Option<&[u8]>,
+) -> Result<Option<Vec<FoundSession>>, Error> {
     let Some(table) = rows_of(transaction.open_table(SESSIONS))? else { return Ok(Some(Vec::new())) };
     let received = rows_of(transaction.open_table(RECEIVED))?;
+    let outbound = rows_of(transaction.open_table(OUTBOUND))?;
     let mut found = Vec::new();
-    for row in table.iter()? {
+    let rows = match name {
+        Some(name) => table.range::<&[u8]>(name..=name)?,
+        None => table.iter()?,
+    };
+    for row in rows {
         let (name, value) = row?;
         let Some(session) = Session::parse(value.value()) else { return Ok(None) };
         let name = name.value().to_vec();
-        let mut ids = Vec::new();
-        if let Some(table) = &received {
-            for row in table.range((&name[..], 0)..=(&name[..], u16::MAX))? {
-                let (key, value) = row?;
-                let Some(publication) = parse_publication(value.value()) else { return Ok(None) };
-                ids.push((key.value().1, publication));
-            }
-        }
-        found.push(FoundSession { name, session, received: ids });
+        let Some(received) = by_identifier(received.as_ref(), &name, parse_publication)? else {
+            return Ok(None);
+        };
+        let Some(outbound) = by_identifier(outbound.as_ref(), &name, Outbound::parse)? else {
+            return Ok(None);
+        };
+        found.push(FoundSession { name, session, received, outbound });
     }
     Ok(Some(found))
+}
+
+/// The rows of a session by packet identifier. `Ok(None)`: one cannot be read.
+fn by_identifier<T>(
+    table: Option<&redb::ReadOnlyTable<IdentifierKey, &'static [u8]>>,
+    name: &[u8],
+    parse: impl Fn(&[u8]) -> Option<T>,
+) -> Result<Option<Vec<(u16, T)>>, Error> {
+    let Some(table) = table else { return Ok(Some(Vec::new())) };
+    let rows = table.range((name, 0)..=(name, u16::MAX))?;
+    let rows = rows.map(|row| row.map(|(key, value)| Some((key.value().1, parse(value.value())?))));
+    Ok(rows.collect::<Result<Option<_>, _>>()?)
 }
 
 /// The values of a channel, encoded.
@@ -198,6 +229,8 @@ pub(super) fn remove_session(
         transaction.open_table(SESSIONS)?.remove(name)?;
         let mut received = transaction.open_table(RECEIVED)?;
         received.retain_in((name, 0)..=(name, u16::MAX), |_, _| false)?;
+        let mut outbound = transaction.open_table(OUTBOUND)?;
+        outbound.retain_in((name, 0)..=(name, u16::MAX), |_, _| false)?;
     }
     for name in subscriptions {
         transaction.open_table(SUBSCRIPTIONS)?.remove(name.as_str())?;
@@ -238,11 +271,15 @@ pub(super) fn put_changes(transaction: &WriteTransaction, changes: &Changes) -> 
         coverage.insert((name.as_str(), channel.0, broker.0, *epoch), &encode_ranges(ranges)[..])?;
     }
     let mut retained = transaction.open_table(RETAINED)?;
-    for ((channel, topic), value) in &changes.retained {
+    for ((channel, topic), value) in &changes.values {
         match value {
-            Some(value) => retained.insert((channel.0, &topic[..]), &value[..])?,
+            Some(entry) => retained.insert((channel.0, &topic[..]), &encode_body(entry)[..])?,
             None => retained.remove((channel.0, &topic[..]))?,
         };
+    }
+    let mut facts = transaction.open_table(FACTS)?;
+    for (channel, end) in &changes.marks {
+        facts.insert(&*format!("{VALUES_UNTIL}{}", channel.0), end)?;
     }
     let mut origins = transaction.open_table(ORIGINS)?;
     for ((channel, Origin { broker, epoch }), highest) in &changes.origins {
@@ -259,7 +296,14 @@ pub(super) fn put_changes(transaction: &WriteTransaction, changes: &Changes) -> 
             None => received.remove((&name[..], *id))?,
         };
     }
-    Ok(())
+    let mut outbound = transaction.open_table(OUTBOUND)?;
+    for ((name, id), state) in &changes.outbound {
+        match state {
+            Some(state) => outbound.insert((&name[..], *id), &state.encode()[..])?,
+            None => outbound.remove((&name[..], *id))?,
+        };
+    }
+    remove_tombstones(transaction, &changes.given_way)
 }
 
 fn remove_coverage(transaction: &WriteTransaction, name: &str) -> Done {
@@ -310,6 +354,9 @@ mod tests {
             }
             if let Some(found) = parse_publication(&bytes) {
                 prop_assert_eq!(encode_publication(found), bytes.clone());
+            }
+            if let Some(found) = Outbound::parse(&bytes) {
+                prop_assert_eq!(found.encode(), bytes.clone());
             }
             if let Some(found) = Tombstone::parse(&bytes) {
                 prop_assert_eq!(found.encode(), bytes);

@@ -7,10 +7,11 @@ use std::time::Duration;
 use whimbrel_pubsub::coverage::{Coverage, Range, Ranges};
 use whimbrel_pubsub::message::{BrokerId, ChannelId};
 
-use super::limits::MOST_TOMBSTONES_OF_OWNER;
+use super::fact::consequences;
+use super::limits::{MOST_SUBSCRIPTIONS, MOST_TOMBSTONES_OF_OWNER};
 use super::state::State;
 use super::*;
-use crate::durable::{Known, Step};
+use crate::durable::{Known, Life, Step};
 use crate::store::testing::{Folder, entry, origin};
 
 const CHANNEL: ChannelId = ChannelId(3);
@@ -52,8 +53,8 @@ fn all_is_there_again_after_a_start() {
     meta.cover(&name("fish"), ChannelId(9), origin(2), range(5, 5)).unwrap();
     meta.see(CHANNEL, origin(1), 77).unwrap();
     meta.see(CHANNEL, origin(1), 70).unwrap();
-    meta.retain(CHANNEL, &entry(origin(1), 9, 10));
-    meta.retain(ChannelId(4), &entry(origin(1), 10, 10));
+    meta.retain(CHANNEL, entry(origin(1), 9, 10));
+    meta.retain(ChannelId(4), entry(origin(1), 10, 10));
     meta.subscribe(&DurableSubscription { name: name("other"), ..fish(5) }).unwrap();
     assert!(
         meta.unsubscribe(&name("other"), 5_000).unwrap() && !meta.unsubscribe(&name("other"), 1).unwrap()
@@ -118,20 +119,31 @@ fn coverage_is_written_by_itself_in_time() {
     }
 }
 
+/// The owner with the most gives way, on disk, too. What began anew meanwhile stays.
 #[test]
-fn regression_an_owner_who_ends_many_takes_no_room_of_others() {
-    let mut state = State::default();
-    let ended = |ends_ms| Tombstone { generation: 1, ends_ms, born: 0 };
-    state.unsubscribe(&name("other/fish"), ended(1));
-    for at in 0..MOST_TOMBSTONES_OF_OWNER as u64 {
-        assert!(state.surplus_tombstones(&name("many/new"), MOST_TOMBSTONES_OF_OWNER).is_empty());
-        state.unsubscribe(&name(&format!("many/{at}")), ended(10 + at));
-    }
-    let surplus = state.surplus_tombstones(&name("many/new"), MOST_TOMBSTONES_OF_OWNER);
-    assert_eq!(surplus, [name("many/0")]);
-    state.forget_tombstones(&surplus);
-    assert!(state.tombstone(&name("many/0")).is_none() && state.tombstone(&name("other/fish")).is_some());
-    assert!(state.surplus_tombstones(&name("plain"), 1).is_empty(), "it names no owner");
+fn regression_a_memory_that_gave_way_is_not_on_disk_and_takes_nothing_with_it() {
+    let folder = Folder::new("meta-gave-way");
+    let meta = Meta::open(&file(&folder), NEVER).unwrap();
+    let life = Life { born: 7, generation: 1 };
+    let ended = |at: usize| Fact::Ended {
+        name: name(&format!("greedy/{at:04}")),
+        life,
+        left: Duration::from_secs(100 + at as u64),
+    };
+    let facts: Vec<_> = (0..MOST_TOMBSTONES_OF_OWNER).map(ended).collect();
+    meta.learn(&facts, 1_000).unwrap();
+    meta.learn(&[ended(5_000), ended(5_001)], 1_000).unwrap();
+    assert_eq!(meta.tombstone(&name("greedy/0000")), None);
+    // What would be the next to go is not taken, so that brokers do not tell it to each other for ever.
+    meta.learn(&[ended(0)], 1_000).unwrap();
+    assert_eq!(meta.tombstone(&name("greedy/0000")), None);
+    let again = DurableSubscription { name: name("greedy/0001"), born: 9, ..fish(1) };
+    meta.subscribe(&again).unwrap();
+    drop(meta);
+    let meta = Meta::open(&file(&folder), NEVER).unwrap();
+    assert_eq!(meta.tombstone(&name("greedy/0000")), None);
+    assert_eq!(meta.known(&name("greedy/0001")), Known::Alive(again.life()), "its birth stays");
+    assert!(meta.tombstone(&name("greedy/5001")).is_some());
 }
 
 #[test]
@@ -283,7 +295,7 @@ fn what_other_brokers_tell_survives_and_the_later_word_counts() {
     let covered = |life, range: Range| {
         let mut coverage = Coverage::default();
         coverage.entry(CHANNEL).unwrap().insert(origin(1), range).unwrap();
-        Fact::Covered { name: name("fish"), life, coverage }
+        Fact::Covered { name: name("fish"), life, selects: None, coverage }
     };
     let (first, second) = (told(10, 3), told(20, 1));
     {
@@ -318,4 +330,59 @@ fn what_other_brokers_tell_survives_and_the_later_word_counts() {
     assert!(ranges(&meta).is_empty());
     assert_eq!(meta.names_after(None, 9), [name("fish")]);
     assert!(meta.names_after(Some(&name("fish")), 9).is_empty());
+}
+
+/// Both are known only by their subscribers' word, so their lives cannot be told apart.
+#[test]
+fn regression_of_two_with_one_name_the_same_stays_everywhere_with_its_own_coverage() {
+    let fish = fish(1);
+    let fowl = DurableSubscription { selector: Some("sector = 'fowl'".to_owned()), ..fish.clone() };
+    assert!(fowl.selects() != fish.selects());
+    let covered = |of: &DurableSubscription, range: Range| {
+        let mut coverage = Coverage::default();
+        coverage.entry(CHANNEL).unwrap().insert(origin(1), range).unwrap();
+        Fact::Covered { name: name("fish"), life: of.life(), selects: Some(of.selects()), coverage }
+    };
+    for (ours, theirs) in [(&fish, &fowl), (&fowl, &fish)] {
+        let folder = Folder::new("meta-rivals");
+        let meta = Meta::open(&file(&folder), NEVER).unwrap();
+        meta.subscribe(ours).unwrap();
+        meta.cover(&name("fish"), CHANNEL, origin(1), range(1, 5)).unwrap();
+        let facts = [Fact::Kept(theirs.clone()), covered(theirs, range(1, 3)), covered(ours, range(1, 7))];
+        let steps = meta.learn(&facts, 1_000).unwrap();
+        let is_anew = theirs.selector == fowl.selector;
+        assert_eq!(steps[0], if is_anew { Step::Begin(theirs.life()) } else { Step::Keep });
+        assert_eq!(meta.subscription(&name("fish")).unwrap().selector, fowl.selector);
+        let left = meta.uncovered(CHANNEL, origin(1), range(1, 10));
+        assert_eq!(left, if is_anew { 7 } else { 3 }, "coverage is of what is selected");
+        let mine = |of: &DurableSubscription| {
+            meta.cover_as((&name("fish"), of.selects()), CHANNEL, origin(1), range(1, 10))
+        };
+        assert!(mine(&fish).is_err() && mine(&fowl).is_ok());
+    }
+}
+
+/// One that had been ended was kept beyond the limit, and then there was room for less than nothing.
+#[test]
+fn regression_a_full_store_keeps_no_more_that_others_tell() {
+    let mut state = State::default();
+    let kept = |text: &str, born| DurableSubscription { name: name(text), born, ..fish(1) };
+    state.subscribe(&kept("ended", 1), false);
+    state.unsubscribe(&name("ended"), Tombstone { generation: 1, ends_ms: 9, born: 1 });
+    for at in 0..MOST_SUBSCRIPTIONS {
+        state.subscribe(&kept(&at.to_string(), 1), false);
+    }
+    let told = [kept("ended", 2), kept("new", 2), kept("7", 2)];
+    let facts = told.clone().map(Fact::Kept);
+    let (steps, changes) = consequences(&state, &facts, 0);
+    let begins = Step::Begin(told[2].life());
+    assert_eq!(
+        (steps, changes.len()),
+        (vec![Step::Keep, Step::Keep, begins], 1),
+        "it takes a former one's place"
+    );
+    // A database may have more, if the limit was higher.
+    state.subscribe(&kept("one more", 1), false);
+    assert_eq!(state.room(), 0);
+    assert!(state.check(&kept("new", 1)).is_err());
 }

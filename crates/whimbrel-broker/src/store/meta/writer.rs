@@ -117,6 +117,10 @@ impl Writer {
         lock(&self.shared.base).sessions()
     }
 
+    pub(super) fn session(&self, name: &[u8]) -> Result<Option<FoundSession>, MetaError> {
+        lock(&self.shared.base).session(name)
+    }
+
     pub(super) fn retained(&self, channel: ChannelId) -> Result<Vec<Entry>, MetaError> {
         lock(&self.shared.base).retained(channel)
     }

@@ -93,7 +93,7 @@ fn footer(sheet: &Sheet, model: &Model, height: usize) -> String {
     let last = (first + height.saturating_sub(1)).min(all);
     let place = if all == 0 { String::new() } else { format!("{}-{last} of {all}  ", first + 1) };
     let more = if sheet.more.is_empty() { String::new() } else { format!("{}  ", sheet.more) };
-    format!("{place}{more}q quit  1-4 tab view  s sort  r reverse  up down scroll")
+    format!("{place}{more}q quit  1-5 tab view  s sort  r reverse  up down scroll")
 }
 
 #[cfg(test)]

@@ -20,10 +20,12 @@ pub(super) enum View {
     Channels,
     Subscribers,
     Paths,
+    Brokers,
 }
 
 impl View {
-    pub(super) const ALL: [Self; 4] = [Self::Overview, Self::Channels, Self::Subscribers, Self::Paths];
+    pub(super) const ALL: [Self; 5] =
+        [Self::Overview, Self::Channels, Self::Subscribers, Self::Paths, Self::Brokers];
 
     /// Returns its name.
     pub(super) fn name(self) -> &'static str {
@@ -32,6 +34,7 @@ impl View {
             Self::Channels => "channels and flows",
             Self::Subscribers => "subscribers",
             Self::Paths => "paths",
+            Self::Brokers => "brokers",
         }
     }
 }
@@ -147,6 +150,7 @@ impl Model {
             View::Channels => views::channels(&sources),
             View::Subscribers => views::subscribers(&sources),
             View::Paths => views::paths(&sources),
+            View::Brokers => views::brokers(&sources),
         }
     }
 }

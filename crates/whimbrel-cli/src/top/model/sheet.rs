@@ -2,6 +2,8 @@
 
 use std::cmp::Ordering;
 
+use whimbrel::PeerText;
+
 use crate::table::shortened;
 
 /// A cell: what it shows, and its place among others of its column.
@@ -16,6 +18,11 @@ impl Cell {
     /// A text that others may have chosen.
     pub(super) fn text(text: impl AsRef<str>) -> Self {
         Self { text: shortened(text.as_ref()), number: None }
+    }
+
+    /// A sentence, which may contain what others said. It may be long: the last column takes the room that is left.
+    pub(super) fn sentence(text: impl AsRef<str>) -> Self {
+        Self { text: PeerText::show(text.as_ref()).to_string(), number: None }
     }
 
     /// A quantity as it is shown.

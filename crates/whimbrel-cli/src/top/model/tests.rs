@@ -16,14 +16,17 @@ pub(in crate::top) fn broker(subscribers: usize, slow: usize) -> StatusReport {
     let subscriber = |at: usize| {
         let is_slow = at < slow;
         json!({
-            "client": format!("client{at}"), "filter": "prices/#", "promise": "semi-durable", "slow": is_slow,
+            "client": format!("client{at}"), "filter": "prices/#", "kind": "semi-durable", "slow": is_slow,
             "slow_s": is_slow.then_some(7.0), "lag": if is_slow { 900 } else { at }, "delivered_per_s": 10.0 * at as f64,
         })
     };
     let list: Vec<Value> = (0..subscribers).map(subscriber).collect();
     let partitions = json!([{ "messages": 500, "room": 1000, "overwritten": 3, "oldest_s": 12.5 }]);
     let channels = json!([{ "name": "all", "arrived_per_s": 250.0, "delivered_per_s": 5000.0, "partitions": partitions }]);
-    let brokers = json!([{ "name": "b2", "linked": true }, { "name": "b3", "linked": false }]);
+    let brokers = json!([
+        { "name": "b2", "linked": true, "state": "linked", "linked_s": 60.0, "rtt_ms": 2.5, "behind": 3, "address": "127.0.0.1:9" },
+        { "name": "b3", "linked": false, "state": "waiting", "away_s": 7.0, "next_attempt_s": 0.5, "trouble": "no answer from b3:4433: is it there?" },
+    ]);
     let more = json!({
         "name": "b1", "subscriptions": subscribers, "linked": 1, "channels": channels, "brokers": brokers,
         "subscribers": { "slow": slow, "list": list, "rest": { "number": 5 } },
@@ -85,6 +88,22 @@ fn the_overview_has_a_row_for_each_service_and_says_what_is_wrong() {
     assert_eq!(texts(&model.sheet())[0][5..], ["5.00 k/s", "it is gone"]);
     model.forget(Path::new("/run/a.sock"));
     assert_eq!(model.sheet().rows.len(), 2);
+}
+
+#[test]
+fn brokers_that_are_not_linked_come_first_with_the_reason() {
+    let mut model = model_of(vec![("/run/a.sock", Ok(broker(3, 0)))]);
+    model.handle(Wish::View(View::Brokers));
+    let sheet = model.sheet();
+    let why = "not linked for 7.00 s: no answer from b3:4433: is it there?; the next attempt is in 500.00 ms";
+    assert_eq!(
+        texts(&sheet),
+        [
+            ["a.sock", "b3", "-", "-", "-", why],
+            ["a.sock", "b2", "127.0.0.1:9", "2.50 ms", "3", "linked for 60.00 s"],
+        ]
+    );
+    assert!(sheet.rows[0].is_alarm && !sheet.rows[1].is_alarm);
 }
 
 #[test]

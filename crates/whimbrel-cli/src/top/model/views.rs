@@ -6,6 +6,7 @@ use whimbrel_service::{SessionState, StatusReport};
 
 use super::sheet::{Cell, Sheet};
 use super::source::{Seen, Source};
+use crate::broker::standing;
 use crate::proxy::{Flow, More};
 use crate::shown::{bits, count, delay, plural, size};
 
@@ -164,7 +165,7 @@ pub(super) fn subscribers(sources: &[&Source]) -> Sheet {
             let state = match (one.slow_s, one.recovering) {
                 (Some(slow), _) => format!("slow for {}", seconds(slow)),
                 (None, true) => "recovering".to_owned(),
-                (None, false) => one.promise.clone(),
+                (None, false) => one.kind.clone(),
             };
             sheet.row(
                 one.slow,
@@ -185,6 +186,30 @@ pub(super) fn subscribers(sources: &[&Source]) -> Sheet {
     if rest > 0 {
         sheet.more = format!("and {rest} more that lag less");
     }
+    sheet
+}
+
+/// The other brokers of each broker's cluster. Those that are not linked come first.
+pub(super) fn brokers(sources: &[&Source]) -> Sheet {
+    let mut sheet = Sheet::new(&["socket", "broker", "address", "rtt", "behind", "state"]);
+    for source in sources {
+        let Some(broker) = source.now.as_ref().and_then(|seen| seen.broker.as_ref()) else { continue };
+        for other in &broker.brokers {
+            let linked = || format!("linked for {}", other.linked_s.map_or_else(String::new, seconds));
+            sheet.row(
+                !other.linked,
+                vec![
+                    Cell::text(&source.name),
+                    Cell::text(&other.name),
+                    Cell::text(other.address.map_or_else(|| "-".to_owned(), |address| address.to_string())),
+                    Cell::known(other.rtt_ms, |rtt| delay(rtt * 1e3)),
+                    Cell::known(other.behind.map(|behind| behind as f64), |behind| behind.to_string()),
+                    Cell::sentence(if other.linked { linked() } else { standing(other) }),
+                ],
+            );
+        }
+    }
+    sheet.rows.sort_by_key(|row| !row.is_alarm);
     sheet
 }
 

@@ -134,18 +134,20 @@ function broker(more) {
     ...(more.brokers?.length ? table("Brokers", [
       ["broker", (row) => row.name],
       ["address", (row) => row.address],
-      ["linked for", (row) => (row.linked ? time(row.linked_s) : "not linked")],
+      ["state", (row) => `${row.state ?? (row.linked ? "linked" : "not linked")} for ${time(row.linked ? row.linked_s : row.away_s)}`],
+      ["next attempt in", (row) => time(row.next_attempt_s)],
       ["paths", (row) => `${row.working_paths} of ${row.paths}`],
       ["rtt", (row) => time(row.rtt_ms === null ? null : row.rtt_ms / 1000)],
       ["out", (row) => rate(row.sent_per_s)],
       ["in", (row) => rate(row.received_per_s)],
       ["behind", (row) => row.behind ?? 0],
+      ["last failure", (row) => row.trouble],
     ], more.brokers, (row) => !row.linked) : []),
     ...table(`Subscribers (${number(more.subscriptions)})`, [
       ["client", (row) => row.client],
       ["address", (row) => row.address],
       ["filter", (row) => row.filter + (row.selector ? ` where ${row.selector}` : "")],
-      ["kind", (row) => row.promise],
+      ["kind", (row) => row.kind],
       ["state", (row) => (row.slow ? `slow for ${time(row.slow_s)}` : row.recovering ? "recovering" : "keeps up")],
       ["lag", (row) => row.lag ?? 0],
       ["out", (row) => rate(row.delivered_per_s)],
@@ -158,8 +160,8 @@ function broker(more) {
     ...table(`Publishers (${number(publishers.number)})`, [
       ["client", (row) => row.client],
       ["address", (row) => row.address],
-      ["in", (row) => rate(row.taken_per_s)],
-      ["taken", (row) => row.taken ?? 0],
+      ["in", (row) => rate(row.accepted_per_s)],
+      ["accepted", (row) => row.accepted ?? 0],
       ["refused", (row) => row.refused ?? 0],
     ], publishers.list ?? [], (row) => row.refused > 0, others(publishers.rest, "")),
   ];

@@ -72,7 +72,7 @@ impl<'a> Incoming<'a> {
         figures.received.add(1);
         let message = self.message(publish).unwrap_or_else(|fault| {
             figures.refused.add(1);
-            self.bridge.tell_once(&format!("a message of the other side is not taken: {}", fault.why));
+            self.bridge.tell_once(&format!("a message of the other side is refused: {}", fault.why));
             None
         });
         let coming = Coming { message, qos: publish.qos, id: publish.id };
@@ -162,7 +162,7 @@ impl<'a> Incoming<'a> {
                 }
                 Err(NotTaken::Refused(refusal)) => {
                     self.bridge.figures.refused.add(1);
-                    self.bridge.tell_once(&format!("a message of the other side is not taken: {refusal}"));
+                    self.bridge.tell_once(&format!("a message of the other side is refused: {refusal}"));
                     Storing::safe()
                 }
             };

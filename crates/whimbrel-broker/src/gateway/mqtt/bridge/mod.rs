@@ -78,7 +78,8 @@ impl Bridges {
             let outgoing = attached.map_err(|refusal| {
                 Refusal::new(refusal.code, format_args!("the bridge `{}`: {}", plan.name, refusal.reason))
             })?;
-            let bridge = Arc::new(Bridge::new(plan, hub, Arc::clone(&tell), stopped.clone()));
+            let (readers, tell) = (outgoing.records(), Arc::clone(&tell));
+            let bridge = Arc::new(Bridge::new(plan, hub, readers, tell, stopped.clone()));
             tasks.push(tokio::spawn(run(Arc::clone(&bridge), outgoing)));
             bridges.push(bridge);
         }

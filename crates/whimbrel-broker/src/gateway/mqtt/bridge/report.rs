@@ -26,12 +26,18 @@ pub struct BridgeReport {
     pub version: Option<String>,
     /// How often a connection was made.
     pub connections: u64,
+    /// Messages that were published here and that the bridge has yet to look at. Its rules may carry fewer.
+    pub waiting: u64,
     /// Messages that went to the other side.
     pub sent: u64,
+    /// Bytes of them, as packets. Those that were sent again count again.
+    pub sent_bytes: u64,
     /// Those of them that were not acknowledged yet.
     pub in_flight: u64,
     /// Messages that came from it.
     pub received: u64,
+    /// Bytes of them, as packets.
+    pub received_bytes: u64,
     /// Messages that had been on the side to which they were to go, and were dropped.
     pub loops: u64,
     /// Messages that one of the sides did not take.
@@ -46,7 +52,9 @@ pub struct BridgeReport {
 #[derive(Debug, Default)]
 pub(super) struct Figures {
     pub(super) sent: Count,
+    pub(super) sent_bytes: Count,
     pub(super) received: Count,
+    pub(super) received_bytes: Count,
     pub(super) loops: Count,
     pub(super) refused: Count,
     pub(super) lost: Count,
@@ -97,6 +105,7 @@ impl Figures {
         was_connected || former.as_deref() != Some(why)
     }
 
+    /// The report, without what is waiting.
     pub(super) fn report(&self, name: &str, url: String, now: Time) -> BridgeReport {
         let State { connections, connected, trouble } = &*self.state();
         BridgeReport {
@@ -106,9 +115,12 @@ impl Figures {
             connected_s: connected.map(|(since, _)| now.since(since).as_secs_f64()),
             version: connected.map(|(_, version)| version.to_owned()),
             connections: *connections,
+            waiting: 0,
             sent: self.sent.read(),
+            sent_bytes: self.sent_bytes.read(),
             in_flight: self.in_flight.load(Ordering::Relaxed),
             received: self.received.read(),
+            received_bytes: self.received_bytes.read(),
             loops: self.loops.read(),
             refused: self.refused.read(),
             lost: self.lost.read(),

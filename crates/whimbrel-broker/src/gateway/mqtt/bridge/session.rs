@@ -209,7 +209,10 @@ fn take_packet(
     let packet = read.split_to(place.end).freeze();
     let handled = ServerPacket::read(packet[0], &packet[place.body..], out.version());
     match handled.map_err(|fault| format!("the other side breaks the protocol: {}", fault.why))? {
-        ServerPacket::Publish(publish) => incoming.take(&publish)?,
+        ServerPacket::Publish(publish) => {
+            bridge.figures.received_bytes.add(packet.len() as u64);
+            incoming.take(&publish)?;
+        }
         ServerPacket::Puback(id, reason) => outgoing.acknowledged(bridge, id, reason.is_refusal()),
         ServerPacket::Suback(SUBSCRIBE, reasons) => {
             for (rule, reason) in

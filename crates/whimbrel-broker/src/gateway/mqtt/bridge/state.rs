@@ -11,7 +11,7 @@ use super::echoes::Echoes;
 use super::hops::Hop;
 use super::plan::BridgePlan;
 use super::report::{BridgeReport, Figures};
-use crate::hub::Hub;
+use crate::hub::{Hub, SubscriberRecord};
 
 /// The most different things that people are told of a bridge.
 const MOST_TOLD: usize = 16;
@@ -28,6 +28,8 @@ pub(super) struct Bridge {
     other: Mutex<Hop>,
     echoes: Mutex<Echoes>,
     pub(super) figures: Figures,
+    /// The records of what reads for the rules of what goes out.
+    readers: Vec<Arc<SubscriberRecord>>,
     tell: Tell,
     told: Mutex<BTreeSet<String>>,
     stopping: watch::Receiver<bool>,
@@ -35,13 +37,20 @@ pub(super) struct Bridge {
 
 impl Bridge {
     /// A bridge by this plan, without a connection.
-    pub(super) fn new(plan: BridgePlan, hub: &Arc<Hub>, tell: Tell, stopping: watch::Receiver<bool>) -> Self {
+    pub(super) fn new(
+        plan: BridgePlan,
+        hub: &Arc<Hub>,
+        readers: Vec<Arc<SubscriberRecord>>,
+        tell: Tell,
+        stopping: watch::Receiver<bool>,
+    ) -> Self {
         Self {
             here: Hop::of(&hub.name().cluster.to_string()),
             other: Mutex::new(plan.hop()),
             hub: Arc::clone(hub),
             echoes: Mutex::default(),
             figures: Figures::default(),
+            readers,
             told: Mutex::default(),
             tell,
             stopping,
@@ -55,7 +64,15 @@ impl Bridge {
     }
 
     pub(super) fn report(&self) -> BridgeReport {
-        self.figures.report(&self.plan.name, self.plan.url(), self.hub.clock().time())
+        let report = self.figures.report(&self.plan.name, self.plan.url(), self.hub.clock().time());
+        BridgeReport { waiting: self.waiting(), ..report }
+    }
+
+    /// The number of messages that were published here and are yet to be looked at.
+    fn waiting(&self) -> u64 {
+        let ends = self.hub.ends();
+        let end = |channel| ends.get(&channel).copied().unwrap_or(0);
+        self.readers.iter().map(|reader| reader.lag(end)).sum()
     }
 
     pub(super) fn on_connected(&self, version: Version) {

@@ -36,7 +36,11 @@ pub(in super::super) enum Packet<'a> {
     Publish(Publish<'a>),
     /// The packet identifier of a message that the client has.
     Puback(u16),
+    /// The packet identifier of a message at QoS 2 that the client has, or refuses.
+    Pubrec(u16, Reason),
     Pubrel(u16),
+    /// A packet identifier that the client has released.
+    Pubcomp(u16),
     Subscribe {
         id: u16,
         properties: Properties<'a>,
@@ -102,10 +106,11 @@ impl<'a> Packet<'a> {
         let mut from = Cursor(body);
         let packet = match kind {
             3 => Publish::read(flags, &mut from, is_v5).map(Self::Publish)?,
-            4 => Self::Puback(acknowledged(&mut from, is_v5)?),
-            6 => Self::Pubrel(acknowledged(&mut from, is_v5)?),
-            // The broker sends nothing at QoS 2.
-            5 | 7 => return Err(Fault::protocol("a message is acknowledged that was not sent at QoS 2")),
+            // Whatever the client thinks of the message, it will not get it again.
+            4 => Self::Puback(acknowledged(&mut from, is_v5)?.0),
+            5 => acknowledged(&mut from, is_v5).map(|(id, reason)| Self::Pubrec(id, reason))?,
+            6 => Self::Pubrel(acknowledged(&mut from, is_v5)?.0),
+            7 => Self::Pubcomp(acknowledged(&mut from, is_v5)?.0),
             8 => read_subscribe(&mut from, is_v5)?,
             10 => read_unsubscribe(&mut from, is_v5)?,
             12 => Self::Pingreq,
@@ -142,16 +147,15 @@ pub(super) fn identifier(from: &mut Cursor<'_>) -> Result<u16, Fault> {
     }
 }
 
-pub(super) fn acknowledged(from: &mut Cursor<'_>, is_v5: bool) -> Result<u16, Fault> {
-    let id = identifier(from)?;
+pub(super) fn acknowledged(from: &mut Cursor<'_>, is_v5: bool) -> Result<(u16, Reason), Fault> {
+    let (id, mut reason) = (identifier(from)?, Reason::SUCCESS);
     if is_v5 && !from.is_empty() {
-        // Whatever the client thinks of the message, it will not get it again.
-        from.byte()?;
+        reason = Reason(from.byte()?);
         if !from.is_empty() {
             Properties::read(from, OF_ACKNOWLEDGEMENT)?;
         }
     }
-    Ok(id)
+    Ok((id, reason))
 }
 
 fn read_subscribe<'a>(from: &mut Cursor<'a>, is_v5: bool) -> Result<Packet<'a>, Fault> {

@@ -59,7 +59,7 @@ impl<'a> ServerPacket<'a> {
         let packet = match kind {
             2 => Self::Connack(Accepted::read(&mut from, is_v5)?),
             3 => Self::Publish(Publish::read(flags, &mut from, is_v5)?),
-            4 => read_puback(&mut from, is_v5)?,
+            4 => acknowledged(&mut from, is_v5).map(|(id, reason)| Self::Puback(id, reason))?,
             9 => read_suback(&mut from, is_v5)?,
             13 => Self::Pingresp,
             14 if is_v5 => read_disconnect(&mut from)?,
@@ -127,14 +127,6 @@ impl Accepted {
         }
         Ok(())
     }
-}
-
-fn read_puback<'a>(from: &mut Cursor<'a>, is_v5: bool) -> Result<ServerPacket<'a>, Fault> {
-    let mut after = *from;
-    let id = acknowledged(from, is_v5)?;
-    identifier(&mut after)?;
-    let reason = if is_v5 && !after.is_empty() { Reason(after.byte()?) } else { Reason::SUCCESS };
-    Ok(ServerPacket::Puback(id, reason))
 }
 
 fn read_suback<'a>(from: &mut Cursor<'a>, is_v5: bool) -> Result<ServerPacket<'a>, Fault> {

@@ -17,7 +17,10 @@ fn samples() -> Vec<(u8, Vec<u8>, Option<Version>)> {
         (0x10, b"\0\x04MQTT\x04\x02\0\x3c\0\x01a".to_vec(), None),
         (0x3d, b"\0\x01t\0\x07\x0f\x02\0\0\0\x05\x23\0\x01\x26\0\x01a\0\x01bpayload".to_vec(), v5),
         (0x40, b"\0\x07\x10\0".to_vec(), v5),
+        (0x50, b"\0\x07\x80\0".to_vec(), v5),
+        (0x50, b"\0\x07".to_vec(), Some(Version::V3)),
         (0x62, b"\0\x07".to_vec(), v5),
+        (0x70, b"\0\x07\x92\0".to_vec(), v5),
         (0x82, b"\0\x07\x02\x0b\x05\0\x03a/#\x2d\0\x01b\0".to_vec(), v5),
         (0x82, b"\0\x07\0\x03a/#\x01".to_vec(), Some(Version::V3)),
         (0xa2, b"\0\x07\0\0\x03a/#".to_vec(), v5),
@@ -80,13 +83,17 @@ fn the_faults_of_the_standard_have_its_codes() {
 fn packets_are_left_out_or_shortened_for_clients_that_take_little() {
     let mut out = Out::new(Version::V5);
     out.limit(20, true);
-    assert!(!out.publish("topic", None, false, &PropertyList::default(), &[0; 20]));
+    assert!(!out.publish("topic", (Qos::AtMostOnce, 0), false, &PropertyList::default(), &[0; 20]));
     assert_eq!(out.len(), 0);
-    assert!(out.publish("t", Some(1), false, &PropertyList::default(), b"x"));
+    assert!(out.publish("t", (Qos::AtLeastOnce, 1), false, &PropertyList::default(), b"x"));
     assert_eq!(&out.bytes()[..], b"\x32\x07\0\x01t\0\x01\0x");
     out.bytes().clear();
     out.acknowledge(Acknowledged::Publish, 1, Reason::QUOTA, "a sentence that does not fit");
     assert_eq!(&out.bytes()[..], b"\x40\x04\0\x01\x97\0");
+    out.bytes().clear();
+    assert!(out.publish("t", (Qos::ExactlyOnce, 258), true, &PropertyList::default(), b"x"));
+    out.acknowledge(Acknowledged::Release, 258, Reason::SUCCESS, "");
+    assert_eq!(&out.bytes()[..], b"\x35\x07\0\x01t\x01\x02\0x\x62\x02\x01\x02");
 }
 
 proptest! {
@@ -101,7 +108,7 @@ proptest! {
 
     #[test]
     fn changed_packets_panic_nowhere(which: prop::sample::Index, at: prop::sample::Index, to: u8, cut: prop::sample::Index) {
-        let (first, mut body, version) = samples().swap_remove(which.index(10));
+        let (first, mut body, version) = samples().swap_remove(which.index(13));
         if !body.is_empty() {
             let at = at.index(body.len());
             body[at] = to;

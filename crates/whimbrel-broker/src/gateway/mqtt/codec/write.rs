@@ -32,6 +32,7 @@ pub(in super::super) struct Connack<'a> {
 pub(in super::super) enum Acknowledged {
     Publish = 0x40,
     Received = 0x50,
+    Release = 0x62,
     Complete = 0x70,
 }
 
@@ -139,21 +140,22 @@ impl Out {
         }
     }
 
-    /// Sends a message. Returns whether the client takes one so long; otherwise nothing is sent.
+    /// Sends a message at a QoS, with a packet identifier unless that is 0. Returns whether the client takes one so long; otherwise nothing is
+    /// sent.
     pub(in super::super) fn publish(
         &mut self,
         topic: &str,
-        id: Option<u16>,
+        (qos, id): (Qos, u16),
         retain: bool,
         properties: &PropertyList,
         payload: &[u8],
     ) -> bool {
-        let qos = if id.is_some() { Qos::AtLeastOnce } else { Qos::AtMostOnce };
+        let has_id = qos != Qos::AtMostOnce;
         let properties_length = match self.version {
             Version::V3 => 0,
             Version::V5 => properties.as_bytes().len() + variable_len(properties.as_bytes().len()),
         };
-        let length = 2 + topic.len() + id.map_or(0, |_| 2) + properties_length + payload.len();
+        let length = 2 + topic.len() + if has_id { 2 } else { 0 } + properties_length + payload.len();
         if 1 + variable_len(length) + length > self.most {
             return false;
         }
@@ -163,7 +165,7 @@ impl Out {
         // A topic of a message has at most 65,535 bytes.
         self.bytes.put_u16(topic.len() as u16);
         self.bytes.put_slice(topic.as_bytes());
-        if let Some(id) = id {
+        if has_id {
             self.bytes.put_u16(id);
         }
         if self.version == Version::V5 {
