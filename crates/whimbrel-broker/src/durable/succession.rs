@@ -65,6 +65,9 @@ impl Life {
 impl Claim {
     /// Whether it has to end for the sake of another one.
     pub fn gives_way_to(self, other: Self) -> bool {
+        if planted(Mutant::OlderGenerationWins) {
+            return self > other;
+        }
         if planted(Mutant::TiesStay) { self.generation < other.generation } else { self < other }
     }
 }
@@ -91,11 +94,6 @@ impl Known {
             }
             Self::Alive(known) if known.is_same(told) => {
                 let joined = known.joined(told);
-                let joined = if planted(Mutant::OlderGenerationWins) {
-                    Life { generation: told.generation, ..joined }
-                } else {
-                    joined
-                };
                 if joined == known { Step::Keep } else { Step::GoOn(joined) }
             }
             Self::Alive(known) => {
