@@ -24,7 +24,7 @@ struct Inner {
     trouble: Option<String>,
 }
 
-/// What this broker does to get a session.
+/// This broker's way to a session.
 #[derive(Clone, Copy, Debug, Default)]
 enum Attempt {
     /// Nothing: the other dials.

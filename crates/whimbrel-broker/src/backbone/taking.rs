@@ -8,7 +8,7 @@ use super::traffic::Traffic;
 use crate::buffer::{GapAnswer, GapRequest, Refusal};
 use crate::hub::{Aged, Finding, Hub};
 
-/// What is wrong with a broker whose last values are not taken.
+/// The trouble with a broker whose last values are not taken.
 const FAR_AHEAD: &str = "its clock is more than ten years ahead: its retained messages are not taken";
 
 /// Takes a frame of the run `by`. Returns the answer, unless there is none or no room for it.
@@ -69,8 +69,9 @@ pub(super) fn take_messages(
             continue;
         }
         match hub.receive(channel, aged, finding) {
-            // It is asked for again once another run of a broker is forgotten: that one has many is no fault of who sends this.
-            Some(Ok(_) | Err(Refusal::TooManyOrigins)) => {}
+            // It is asked for again once another run of a broker is forgotten, or there is room for last values: that there is none is no
+            // fault of who sends this.
+            Some(Ok(_) | Err(Refusal::TooManyOrigins | Refusal::Retained)) => {}
             Some(Err(refusal)) => return Err(refusal.to_string()),
             None => return Err("it sends messages of a channel that is not here".to_owned()),
         }

@@ -1,4 +1,4 @@
-//! What a former run of the broker kept.
+//! Messages and last values that a former run of the broker kept.
 
 use std::time::Duration;
 

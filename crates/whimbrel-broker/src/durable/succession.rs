@@ -153,7 +153,7 @@ mod tests {
         (1_u64..4, 1_u64..4).prop_map(|(born, generation)| Life { born, generation })
     }
 
-    /// What is known of a name, and what it selects.
+    /// The knowledge of a name, and its selection.
     type Whole = (Known, u8);
 
     fn after((known, selects): Whole, (is_alive, told, told_selects): (bool, Life, u8)) -> Whole {

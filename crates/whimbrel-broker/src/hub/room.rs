@@ -251,6 +251,10 @@ impl Room {
         age: Duration,
         now: Now,
     ) -> Result<Received, buffer::Refusal> {
+        // What waits to be written has a bound. It is asked for again.
+        if self.values.check(&message).is_err() {
+            return Err(buffer::Refusal::Retained);
+        }
         let receive = |channel: &mut Channel| {
             let received = channel.receive(stamp, message.clone(), age, now)?;
             match received {

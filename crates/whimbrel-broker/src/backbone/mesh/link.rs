@@ -58,7 +58,7 @@ fn ended_by_other(reason: &CloseReason) -> Option<String> {
     }
 }
 
-/// What a broker is told that this one does not know.
+/// The reason that a broker which is not configured here is given.
 fn stranger(mesh: &Mesh, key: Option<PublicKey>) -> String {
     let key = key.map_or_else(|| "none".to_owned(), |key| key.to_string());
     let name = &mesh.hub.name().name;

@@ -19,13 +19,13 @@ const LOOK: Duration = Duration::from_secs(1);
 pub(super) struct Sources {
     /// The introduction of this broker, until it is sent.
     pub(super) introduction: Option<Introduction>,
-    /// What both have in common, once the other has introduced itself.
+    /// The channels that both have, once the other has introduced itself.
     pub(super) introduced: oneshot::Receiver<Met>,
     /// Answers to questions.
     pub(super) answers: mpsc::Receiver<Vec<Bytes>>,
 }
 
-/// What comes of an introduction.
+/// The result of an introduction.
 pub(super) struct Met {
     /// The channels that both have.
     pub(super) shared: Vec<ChannelId>,

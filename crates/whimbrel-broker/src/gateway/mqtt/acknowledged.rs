@@ -51,7 +51,7 @@ impl Mark {
         MessageName { subscription, channel, origin: stamp.origin, sequence: stamp.sequence }
     }
 
-    /// What the client's having it covers.
+    /// The cover of the message, with its subscription and channel.
     pub(super) fn has(&self) -> (&SubscriptionName, ChannelId, Cover) {
         (&*self.subscription, self.channel, self.cover)
     }

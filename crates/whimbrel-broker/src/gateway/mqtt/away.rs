@@ -1,4 +1,4 @@
-//! What is left of clients that are away.
+//! Sessions and Wills of clients that are away.
 
 use std::collections::BTreeMap;
 use std::time::Instant;

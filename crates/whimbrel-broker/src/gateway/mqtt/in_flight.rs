@@ -15,7 +15,7 @@ use crate::store::{MessageName, Outbound};
 #[derive(Debug, Default)]
 pub(super) struct InFlight {
     by_id: BTreeMap<u16, Entry>,
-    /// What a former run of the broker left. Boxed: most clients have nothing of it.
+    /// Identifiers that a former run of the broker left. Boxed: most clients have none.
     former: Option<Box<Former>>,
     bytes: usize,
     begun: u64,
@@ -40,7 +40,7 @@ struct Entry {
     stage: Stage,
 }
 
-/// What has happened to a packet identifier.
+/// The stage of a packet identifier.
 #[derive(Debug)]
 enum Stage {
     /// Its message was not sent in this connection.
@@ -78,7 +78,7 @@ pub(super) enum Due {
     Store(Mark),
 }
 
-/// What a client's answer at QoS 2 is about.
+/// The subject of a client's answer at QoS 2.
 #[derive(Debug)]
 pub(super) enum Received {
     /// No message.
