@@ -19,8 +19,11 @@ pub(crate) fn read_to_end(mut tcp: &TcpStream) -> Vec<u8> {
 }
 
 pub(crate) fn dial(address: &str) -> Result<TcpStream, ErrorKind> {
-    let tcp =
-        TcpStream::connect_timeout(&address.parse().unwrap(), PATIENCE).map_err(|error| error.kind())?;
+    let tcp = TcpStream::connect_timeout(&address.parse().unwrap(), PATIENCE).map_err(|error| {
+        // A kind is less than the error: a test that fails shows what it was.
+        eprintln!("{address}: {error:?}");
+        error.kind()
+    })?;
     tcp.set_read_timeout(Some(PATIENCE)).unwrap();
     Ok(tcp)
 }
