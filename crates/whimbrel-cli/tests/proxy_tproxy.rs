@@ -25,8 +25,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use common::assert_fails;
-use networks::{Networks, PATIENCE, until};
-use programs::{again, dial, exchange, read_to_end, talk, udp};
+use networks::{Networks, until};
+use programs::{again, connect, dial, exchange, read_to_end, stream_to, talk, udp};
 
 const LAN: &str = "interfaces = ['lan0']";
 
@@ -415,13 +415,12 @@ fn rules_know_the_interface_and_the_dscp() {
         let listener = networks.far.run(|| TcpListener::bind(address).unwrap());
         let server = listener.local_addr().unwrap();
         let refused = networks.client.run(|| {
-            let domain = socket2::Domain::for_address(server);
-            let socket = socket2::Socket::new(domain, socket2::Type::STREAM, None).unwrap();
+            let socket = stream_to(server);
             match server.is_ipv4() {
                 true => socket.set_tos_v4(EF).unwrap(),
                 false => socket.set_tclass_v6(EF).unwrap(),
             }
-            socket.connect_timeout(&server.into(), PATIENCE).unwrap_err().kind()
+            connect(socket, server).unwrap_err()
         });
         // What the network prohibits is a lack of permission in IPv6.
         let prohibited =
@@ -474,13 +473,12 @@ fn an_early_accepted_connection_has_the_dscp_of_its_syn() {
         let listener = networks.far.run(|| TcpListener::bind(address).unwrap());
         let server = listener.local_addr().unwrap();
         let connected = networks.client.run(|| {
-            let domain = socket2::Domain::for_address(server);
-            let socket = socket2::Socket::new(domain, socket2::Type::STREAM, None).unwrap();
+            let socket = stream_to(server);
             match server.is_ipv4() {
                 true => socket.set_tos_v4(class).unwrap(),
                 false => socket.set_tclass_v6(class).unwrap(),
             }
-            socket.connect_timeout(&server.into(), PATIENCE).map(|()| std::net::TcpStream::from(socket))
+            connect(socket, server)
         });
         assert_eq!(connected.is_ok(), is_carried, "{address} {class}: {connected:?}");
         if let Ok(mut program) = connected {

@@ -4,7 +4,7 @@ use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
 
 /// Suites that are shorter are not listed.
-const LONG: f64 = 10.0;
+const LONG: f64 = 20.0;
 
 #[derive(Default)]
 pub(crate) struct Times {
@@ -38,17 +38,17 @@ fn duration(line: &str) -> Option<f64> {
 
 impl Display for Times {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let total: Duration = self.steps.iter().map(|(_, took)| took).sum();
-        writeln!(f, "Time of each step, {:.0} s in all:", total.as_secs_f64())?;
-        for (name, took) in &self.steps {
-            writeln!(f, "{:8.1} s  {name}", took.as_secs_f64())?;
-        }
         let mut suites: Vec<_> = self.suites.iter().filter(|(_, took)| *took >= LONG).collect();
         suites.sort_by(|a, b| b.1.total_cmp(&a.1));
         let total: f64 = self.suites.iter().map(|(_, took)| took).sum();
         writeln!(f, "Suites of {LONG:.0} s and more, of {total:.0} s in all:")?;
         for (name, took) in suites {
             writeln!(f, "{took:8.1} s  {name}")?;
+        }
+        let total: Duration = self.steps.iter().map(|(_, took)| took).sum();
+        writeln!(f, "Time of each step, {:.0} s in all:", total.as_secs_f64())?;
+        for (name, took) in &self.steps {
+            writeln!(f, "{:8.1} s  {name}", took.as_secs_f64())?;
         }
         Ok(())
     }
@@ -64,15 +64,15 @@ mod tests {
         times.step("tests", Duration::from_secs(40));
         for line in [
             "     Running tests/a.rs (target/debug/deps/a-1)",
-            "test result: ok. 5 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 12.50s",
+            "test result: ok. 5 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 22.50s",
             "     Running tests/b.rs (target/debug/deps/b-1)",
             "test result: ok. 5 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1.50s",
         ] {
             times.line(line);
         }
         let text = times.to_string();
-        assert!(text.contains("    40.0 s  tests\n"), "{text}");
-        assert!(text.contains("of 14 s in all"), "{text}");
-        assert!(text.ends_with("    12.5 s  tests/a.rs (target/debug/deps/a-1)\n"), "{text}");
+        assert!(text.contains("of 24 s in all"), "{text}");
+        assert!(text.contains("    22.5 s  tests/a.rs (target/debug/deps/a-1)\nTime of each step"), "{text}");
+        assert!(text.ends_with("    40.0 s  tests\n"), "{text}");
     }
 }

@@ -5,6 +5,8 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::thread;
 use std::time::Duration;
 
+use socket2::{Domain, Socket, Type};
+
 use crate::networks::{FAR, Net, Networks, PATIENCE};
 
 /// Bytes that differ from place to place.
@@ -18,14 +20,29 @@ pub(crate) fn read_to_end(mut tcp: &TcpStream) -> Vec<u8> {
     bytes
 }
 
+/// A socket for a connection to this address.
+pub(crate) fn stream_to(address: SocketAddr) -> Socket {
+    Socket::new(Domain::for_address(address), Type::STREAM, None).unwrap()
+}
+
 pub(crate) fn dial(address: &str) -> Result<TcpStream, ErrorKind> {
-    let tcp = TcpStream::connect_timeout(&address.parse().unwrap(), PATIENCE).map_err(|error| {
+    let address = address.parse().unwrap();
+    connect(stream_to(address), address)
+}
+
+/// Connects as most programs do: the call waits, and the kernel returns the error from it. A call that does not wait asks
+/// the socket for the error later, and there was none once.
+pub(crate) fn connect(socket: Socket, address: SocketAddr) -> Result<TcpStream, ErrorKind> {
+    // It bounds the wait of `connect`, too.
+    socket.set_write_timeout(Some(PATIENCE)).unwrap();
+    socket.connect(&address.into()).map_err(|error| {
         // A kind is less than the error: a test that fails shows what it was.
         eprintln!("{address}: {error:?}");
         error.kind()
     })?;
-    tcp.set_read_timeout(Some(PATIENCE)).unwrap();
-    Ok(tcp)
+    socket.set_write_timeout(None).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    Ok(socket.into())
 }
 
 /// A program in `net` sends to a server at `address` behind the far proxy, ends, and reads the answer to its end.
