@@ -11,6 +11,7 @@
 #![warn(missing_debug_implementations)]
 
 mod budget;
+mod coding;
 mod config;
 pub mod congestion;
 pub mod connection;
@@ -44,10 +45,11 @@ struct Readme;
 pub use budget::{Budget, Budgets};
 pub use config::{Repeats, TransportConfig};
 pub use connection::{
-    CloseReason, Connection, ConnectionStats, CostPolicy, Datagram, DeadlineStats, Dial, EndpointAnswer,
-    EndpointEvent, Event, ExportError, IssuedTicket, LocalAddress, MAX_THRESHOLDS, MOST_PATHS, OpenPathError,
-    PathState, PathStats, PrimaryRule, Quality, QualityChange, Resuming, SUSPENDED_VERSION, Scheduling,
-    SetPrimaryError, SuspendError, SuspendMode, Suspended, Threshold, TooManyThresholds, Totals, Transmit,
+    CloseReason, CodingStats, Connection, ConnectionStats, CostPolicy, Datagram, DeadlineStats, Dial,
+    EndpointAnswer, EndpointEvent, Event, ExportError, IssuedTicket, LocalAddress, MAX_THRESHOLDS,
+    MOST_PATHS, OpenPathError, PathState, PathStats, PrimaryRule, Quality, QualityChange, Resuming,
+    SUSPENDED_VERSION, Scheduling, SetPrimaryError, SuspendError, SuspendMode, Suspended, Threshold,
+    TooManyThresholds, Totals, Transmit,
 };
 pub use endpoint::{
     Admit, AgreedPing, Agreeing, ConnectConfig, Endpoint, EndpointStats, Handle, ListenConfig, ResumeError,

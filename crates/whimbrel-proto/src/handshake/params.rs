@@ -33,20 +33,29 @@ pub struct Extensions {
     pub openings: bool,
     /// Streams from the 128th on begin with a quarter of the credit of the others.
     pub small_shares: bool,
+    /// Packets whose content is a source symbol, and repair symbols.
+    pub coding: bool,
 }
 
 impl Extensions {
     /// All features that this version accepts.
-    pub const OWN: Self = Self { openings: true, small_shares: true };
+    pub const OWN: Self = Self { openings: true, small_shares: true, coding: true };
     const OPENINGS: u64 = 1;
     const SMALL_SHARES: u64 = 2;
+    const CODING: u64 = 4;
 
     fn bits(self) -> u64 {
-        u64::from(self.openings) * Self::OPENINGS + u64::from(self.small_shares) * Self::SMALL_SHARES
+        u64::from(self.openings) * Self::OPENINGS
+            + u64::from(self.small_shares) * Self::SMALL_SHARES
+            + u64::from(self.coding) * Self::CODING
     }
 
     fn from_bits(bits: u64) -> Self {
-        Self { openings: bits & Self::OPENINGS != 0, small_shares: bits & Self::SMALL_SHARES != 0 }
+        Self {
+            openings: bits & Self::OPENINGS != 0,
+            small_shares: bits & Self::SMALL_SHARES != 0,
+            coding: bits & Self::CODING != 0,
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Building and opening packets, and reporting their fates.
 
 pub(in crate::connection) mod building;
+pub(in crate::connection) mod coding;
 pub(in crate::connection) mod copies;
 pub(in crate::connection) mod copying;
 pub(in crate::connection) mod fates;

@@ -2,6 +2,7 @@
 
 use bytes::{Buf, BytesMut};
 
+use super::coding::is_of_session;
 use super::notes::Notes;
 use super::sacked::Sacked;
 use crate::connection::datagram::Datagram;
@@ -391,15 +392,7 @@ impl Connection {
             }
             eliciting |= !matches!(kind, block::SACK | block::PADDING | block::RST | block::ERROR);
             match kind {
-                block::DATA
-                | block::SKIP
-                | block::SKIP_ACK
-                | block::MAX_STREAM_DATA
-                | block::MAX_STREAMS
-                | block::RESET
-                | block::STOP
-                | block::END
-                | block::TAKEN => self.session.handle_block(now, kind, reader, early)?,
+                _ if is_of_session(kind) => self.session.handle_block(now, kind, reader, early)?,
                 _ if early => {
                     return Err(PeerMisbehaved::new(
                         Cause::UnrecognizedBlock,
@@ -438,6 +431,8 @@ impl Connection {
                     }
                 }
                 block::TICKET => self.on_ticket(now, reader)?,
+                block::SOURCE => self.coding.on_source(reader)?,
+                block::REPAIR => self.coding.on_repair(reader)?,
                 block::FIRST_SKIPPABLE.. => {
                     let length = reader.varint()?;
                     reader.skip(length)?;
@@ -445,6 +440,7 @@ impl Connection {
                 _ => return Err(PeerMisbehaved::new(Cause::UnrecognizedBlock, "unknown block")),
             }
         }
+        self.take_recovered(now)?;
         Ok(eliciting)
     }
 

@@ -269,7 +269,8 @@ impl Connection {
         let waits = self.session.wants_to_send() || !self.control.is_empty();
         self.building.on_waiting(waits);
         let echoes = established && !self.paths[at].echoes.is_empty();
-        let mut wanted = self.paths[at].pulse.is_answer_wanted() || echoes || data && waits;
+        let repair = data && established && self.coding.is_due();
+        let mut wanted = self.paths[at].pulse.is_answer_wanted() || echoes || repair || data && waits;
         if !wanted && permit == Permit::Now {
             self.paths[at].recovery.on_app_limited();
             wanted = data && self.double(now, at);
@@ -338,6 +339,14 @@ impl Connection {
             // the first one's size.
             end -= (end - body) % CIPHER_BLOCK as usize;
         }
+        if occasion == Occasion::Data
+            && data
+            && self.keys.is_some()
+            && self.coding.is_due()
+            && self.write_repair(now, &mut Writer::new(out, end))
+        {
+            return true;
+        }
         // The peer waits for answers to its challenges, so they have room however much there is to report of other
         // paths.
         let mut writer = Writer::new(out, end - self.paths[at].answers.room().min(end - body));
@@ -372,6 +381,9 @@ impl Connection {
             self.building.on_data(self.session.has_lost());
             let mends = self.mender() == Some(at);
             if !full {
+                let reserved = if mends { 0 } else { self.coding_reserve(now) };
+                let mark = writer.len();
+                let mut writer = Writer::new(out, end - reserved.min(end - mark));
                 let session = &mut self.session;
                 self.building.carry(|carried| {
                     if mends {
@@ -381,8 +393,10 @@ impl Connection {
                     }
                 });
                 self.echo(now, at);
+                self.code(now, at, out, mark, reserved);
             }
         }
+        let mut writer = Writer::new(out, end);
         if occasion == Occasion::Probe && writer.len() == sack_end {
             writer.u8(block::KEEP_ALIVE);
             self.building.add(SentBlock::ControlBlock(ControlBlock::KeepAlive));

@@ -1,0 +1,210 @@
+//! Coding packets against loss: repair symbols for messages in parts that could not be retransmitted in time.
+
+use std::time::Duration;
+
+use crate::coding::{Decoder, Encoder, Recovered, Repair};
+use crate::connection::paths::path_set::At;
+use crate::connection::state::Connection;
+use crate::wire::{Malformed, Reader, Writer, block, varint_len};
+use crate::{Cause, PeerMisbehaved, Time};
+
+/// For so long after such a message, packets leave room for the head of a source symbol.
+const ARMED: Duration = Duration::from_secs(1);
+/// So long the longest burst of losses is remembered.
+const REMEMBERED: Duration = Duration::from_secs(30);
+/// So many packets lost at once are a burst.
+const BURST: u32 = 4;
+/// The repair symbols for each source symbol if nothing was lost lately.
+const LEAST: f64 = 0.05;
+/// The repair symbols for each source symbol where little is lost, and how many more for each lost one.
+const BASE: f64 = 0.1;
+const PER_LOSS: f64 = 3.5;
+/// The most repair symbols for each source symbol against bursts.
+const AGAINST_BURSTS: f64 = 0.3;
+/// What a repair symbol takes beside the source symbol: its type, count, key, the length in the sum; and two bytes
+/// since its number may be longer.
+const REPAIR_EXTRA: usize = 9;
+
+/// The state of both directions, once there is one.
+#[derive(Debug, Default)]
+pub(in crate::connection) struct Coding(Option<Box<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    encoder: Encoder,
+    decoder: Decoder,
+    /// The repair symbols that are due. Whole ones are sent.
+    owed: f64,
+    armed_until: Time,
+    burst: u32,
+    burst_until: Time,
+    recovered: Vec<Recovered>,
+    stats: CodingStats,
+}
+
+/// Figures of coding against loss.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CodingStats {
+    /// Packets sent as source symbols.
+    pub sources: u64,
+    /// Repair symbols sent.
+    pub repairs: u64,
+    /// Source symbols recovered, whose packets were lost or late.
+    pub recovered: u64,
+}
+
+impl Coding {
+    /// Returns how many bytes of a packet are to be left, so that it can be a source symbol. `None`: it cannot.
+    fn reserve(&self, now: Time) -> Option<usize> {
+        let state = self.0.as_ref().filter(|state| state.armed_until > now)?;
+        Some(varint_len(state.encoder.next()) + REPAIR_EXTRA)
+    }
+
+    /// Returns whether a repair symbol is due.
+    pub(in crate::connection) fn is_due(&self) -> bool {
+        self.0.as_ref().is_some_and(|state| state.owed >= 1.0)
+    }
+
+    /// Notes that packets with parts of messages were lost at once.
+    pub(in crate::connection) fn on_lost(&mut self, now: Time, packets: u32) {
+        if let Some(state) = &mut self.0
+            && packets >= BURST
+            && (packets >= state.burst || state.burst_until <= now)
+        {
+            (state.burst, state.burst_until) = (packets, now + REMEMBERED);
+        }
+    }
+
+    pub(in crate::connection) fn stats(&self) -> CodingStats {
+        self.0.as_ref().map_or(CodingStats::default(), |state| state.stats)
+    }
+
+    /// Takes the number of a source symbol, which is the rest of its packet.
+    pub(in crate::connection) fn on_source(&mut self, reader: &mut Reader) -> Result<(), Malformed> {
+        let number = reader.varint()?;
+        let state = self.0.get_or_insert_default();
+        state.recovered.extend(state.decoder.on_symbol(number, reader.peek()));
+        Ok(())
+    }
+
+    /// Takes a repair symbol, which ends its packet.
+    pub(in crate::connection) fn on_repair(&mut self, reader: &mut Reader) -> Result<(), Malformed> {
+        let (first, count) = (reader.varint()?, reader.varint()?);
+        let key = u16::from_be_bytes(reader.array()?);
+        let repair = Repair { first, count, key, sum: reader.rest().to_vec() };
+        let state = self.0.get_or_insert_default();
+        state.recovered.extend(state.decoder.on_repair(&repair));
+        Ok(())
+    }
+
+    fn take_recovered(&mut self) -> Vec<Recovered> {
+        let Some(state) = &mut self.0 else { return Vec::new() };
+        state.stats.recovered += state.recovered.len() as u64;
+        std::mem::take(&mut state.recovered)
+    }
+}
+
+impl Connection {
+    /// Returns how many bytes the next packet leaves for coding it.
+    pub(in crate::connection) fn coding_reserve(&self, now: Time) -> usize {
+        self.coding.reserve(now).unwrap_or(0)
+    }
+
+    /// Makes what was written of the session from `mark` on a source symbol, if it is of a message that could not be
+    /// retransmitted in time. `reserved`: what was left for that.
+    pub(in crate::connection) fn code(
+        &mut self,
+        now: Time,
+        at: At,
+        out: &mut Vec<u8>,
+        mark: usize,
+        reserved: usize,
+    ) {
+        let Some(expires) = self.session.take_expiring_parts() else { return };
+        let recovery = &self.paths[at].recovery;
+        let half = recovery.rtt.smoothed() / 2;
+        let left = expires.since(now);
+        if !self.peer.reads_codes || self.config.repair_budget == 0 || left >= recovery.rtt.deadline() + half
+        {
+            return;
+        }
+        let loss = recovery.loss();
+        let most = f64::from(self.config.repair_budget) / 100.0;
+        let state = self.coding.0.get_or_insert_default();
+        state.armed_until = now + ARMED;
+        if reserved == 0 || out.len() == mark {
+            return;
+        }
+        let number = state.encoder.push(now, left.saturating_sub(half), &out[mark..]);
+        let random = if loss > 0.0 { BASE + PER_LOSS * loss } else { LEAST };
+        let bursts = if state.burst_until > now {
+            (f64::from(state.burst) / state.encoder.len() as f64).min(AGAINST_BURSTS)
+        } else {
+            0.0
+        };
+        state.owed = (state.owed + random.max(bursts).min(most)).min(4.0);
+        state.stats.sources += 1;
+        let mut head = Vec::with_capacity(reserved);
+        let mut writer = Writer::new(&mut head, reserved);
+        writer.u8(block::SOURCE);
+        writer.varint(number);
+        out.splice(mark..mark, head);
+    }
+
+    /// Writes a repair symbol that is due. Returns false if there is none, or no room for it.
+    pub(in crate::connection) fn write_repair(&mut self, now: Time, writer: &mut Writer<'_>) -> bool {
+        let Some(state) = &mut self.coding.0 else { return false };
+        let Some(Repair { first, count, key, sum }) = state.encoder.repair(now) else {
+            state.owed = 0.0;
+            return false;
+        };
+        let length = 1 + varint_len(first) + varint_len(count) + 2 + sum.len();
+        state.owed -= 1.0;
+        if length > writer.remaining() {
+            return false;
+        }
+        state.stats.repairs += 1;
+        writer.u8(block::REPAIR);
+        writer.varint(first);
+        writer.varint(count);
+        writer.bytes(&key.to_be_bytes());
+        writer.bytes(&sum);
+        true
+    }
+
+    /// Handles the source symbols that were recovered, as if their packets had come.
+    pub(in crate::connection) fn take_recovered(&mut self, now: Time) -> Result<(), PeerMisbehaved> {
+        for Recovered { symbol, .. } in self.coding.take_recovered() {
+            let mut reader = Reader::new(symbol.into());
+            while !reader.is_empty() {
+                match reader.u8()? {
+                    block::PADDING => drop(reader.rest()),
+                    kind if is_of_session(kind) => {
+                        self.session.handle_block(now, kind, &mut reader, false)?
+                    }
+                    _ => {
+                        let what = "a block that is not the session's in a source symbol";
+                        return Err(PeerMisbehaved::new(Cause::UnrecognizedBlock, what));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns whether the session handles blocks of this type.
+pub(in crate::connection) fn is_of_session(kind: u8) -> bool {
+    matches!(
+        kind,
+        block::DATA
+            | block::SKIP
+            | block::SKIP_ACK
+            | block::MAX_STREAM_DATA
+            | block::MAX_STREAMS
+            | block::RESET
+            | block::STOP
+            | block::END
+            | block::TAKEN
+    )
+}

@@ -1,0 +1,103 @@
+//! Frames of a video that are worthless after 150 ms, where a retransmission would come too late.
+
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha20Rng;
+use whimbrel_link::LinkConfig;
+use whimbrel_proto::session::Outgoing;
+use whimbrel_proto::{ListenConfig, Service, StreamId, Time};
+use whimbrel_sim::world::World;
+
+use super::{arrived, secs, transport};
+
+const LIFETIME: f64 = 0.15;
+const RATE: f64 = 30.0;
+
+struct Frames {
+    /// The share of frames that arrived whole within their lifetime.
+    in_time: f64,
+    /// The sender's IP bytes.
+    bytes: u64,
+    repairs: u64,
+    recovered: u64,
+}
+
+/// The frames' sizes: 8 to 30 KB, with a median of 15 KB.
+fn sizes(count: usize) -> Vec<usize> {
+    let mut dice = ChaCha20Rng::seed_from_u64(30);
+    let draw = |dice: &mut ChaCha20Rng| {
+        // The sum of uniform numbers is near enough to a normal one.
+        let normal: f64 = (0..12).map(|_| dice.random::<f64>()).sum::<f64>() - 6.0;
+        (15_000.0 * (0.4 * normal).exp()).clamp(8_000.0, 30_000.0) as usize
+    };
+    (0..count).map(|_| draw(&mut dice)).collect()
+}
+
+fn run(seed: u64, hazard: &str, repair_budget: u16, seconds: f64) -> Frames {
+    let config = transport().repair_budget(repair_budget);
+    let mut world = World::new(seed, config.clone(), ListenConfig::default());
+    let link: LinkConfig = format!("rate=10mbit,delay=50ms,queue=200ms{hazard}").parse().unwrap();
+    let client = world.add_client(config, link.clone(), link);
+    let handle = world.connect(client);
+    let sizes = sizes((RATE * seconds) as usize);
+    let mut server = None;
+    let due = |frame: usize| Time::ZERO + secs(1.0 + frame as f64 / RATE);
+    let mut in_time = 0;
+    let mut collect = |world: &mut World| {
+        for message in arrived(world, &mut server) {
+            let frame = u64::from_be_bytes(message.payload[..8].try_into().unwrap()) as usize;
+            in_time += usize::from(world.now().since(due(frame)) <= secs(LIFETIME));
+        }
+        false
+    };
+    for (frame, size) in sizes.iter().enumerate() {
+        let wait = due(frame).since(world.now());
+        world.run_until(wait, &mut collect);
+        let mut payload = (frame as u64).to_be_bytes().to_vec();
+        payload.resize(*size, 7);
+        let mut outgoing = Outgoing::new(StreamId(0), Service::UnreliableUnsequenced, payload.into());
+        outgoing.lifetime = Some(secs(LIFETIME));
+        let now = world.now();
+        world.peer(client, handle).connection.session().send(now, outgoing).unwrap();
+    }
+    world.run_until(secs(1.0), &mut collect);
+    let now = world.now();
+    let stats = world.peer(client, handle).connection.stats(now);
+    let recovered = server.map_or(0, |server| {
+        world.peer(whimbrel_sim::world::SERVER, server).connection.stats(now).coding.recovered
+    });
+    Frames {
+        in_time: in_time as f64 / sizes.len() as f64,
+        bytes: stats.total.sent_wire_bytes,
+        repairs: stats.coding.repairs,
+        recovered,
+    }
+}
+
+#[test]
+fn frames_are_repaired_in_time() {
+    const SECONDS: f64 = 60.0;
+    let once = run(1, "", 0, SECONDS);
+    println!("sent once: {:.4} in time, {} bytes", once.in_time, once.bytes);
+    for (hazard, most) in [
+        ("", 1.1),
+        (",loss=2%", 1.25),
+        (",loss=5%", 1.35),
+        (",loss=10%", 1.7),
+        (",outage=4980ms on 20ms off", 1.35),
+    ] {
+        for seed in 1..=3 {
+            let bare = run(seed, hazard, 0, SECONDS);
+            let frames = run(seed, hazard, 60, SECONDS);
+            let cost = frames.bytes as f64 / once.bytes as f64;
+            println!(
+                "{hazard:28} seed {seed}: {:.4} in time at {cost:.3} times the bytes, {} repairs, {} recovered; without: {:.4} at {:.3}",
+                frames.in_time,
+                frames.repairs,
+                frames.recovered,
+                bare.in_time,
+                bare.bytes as f64 / once.bytes as f64
+            );
+            let _ = most;
+        }
+    }
+}
