@@ -162,7 +162,7 @@ fn mistakes_in_the_file_are_shown_with_their_place() {
     };
     check("servers = 'http://a'\n", "broker.toml:4:11: ");
     check("servers = 'nats://a'\ncredentials = 'missing.creds'\n", "broker.toml:5:15: cannot use ");
-    check("servers = 'nats://a'\nuser = 'u'\n", "one of `user` with `password`");
+    check("servers = 'nats://a'\nuser = 'u'\n", "one of `user` and `password`");
     check("servers = 'nats://a'\nca = 'missing.pem'\n", "broker.toml:5:6: ");
     std::fs::write(home.file("seed"), "no seed\n").unwrap();
     check("servers = 'nats://a'\nnkey = 'seed'\n", "broker.toml:5:8: ");

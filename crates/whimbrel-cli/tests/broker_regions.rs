@@ -115,5 +115,5 @@ fn a_peer_gets_only_channels_that_are_there() {
         format!("[broker]\ncluster = 'c'\n{}[[peer]]\nkey = '{key}'\nchannels = ['fowl']\n", channel("fish"));
     std::fs::write(&file, text).unwrap();
     let output = whimbrel(&home).args(["broker", "check"]).arg(&file).output().unwrap();
-    assert_fails(&output, "the channel `fowl`, and no [[channel]] has this name");
+    assert_fails(&output, "the channel `fowl`, but no [[channel]] has this name");
 }

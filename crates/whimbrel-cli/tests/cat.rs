@@ -208,7 +208,7 @@ fn nobody_there_is_said() {
     if std::net::UdpSocket::bind("[::1]:0").is_ok() {
         assert_fails(
             &whimbrel(&home).args(other_family).output().unwrap(),
-            "no address of the family of [::1]",
+            "no address in the family of [::1]",
         );
     }
     let leaving = ["cat", "connect", &url, "--suspend-to", "/nowhere/session"];

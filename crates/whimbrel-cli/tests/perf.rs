@@ -411,7 +411,7 @@ fn a_key_trusted_on_first_use_is_insisted_on() {
     let impostor = ["perf", "serve", "--listen", &address, "--show-key", "--key", &second];
     let _impostor = Running::listening(whimbrel(&home).args(impostor));
     let output = whimbrel(&home).args(["perf", "run", &url, "--trust-on-first-use"]).output().unwrap();
-    assert_fails(&output, "somebody may stand in its place");
+    assert_fails(&output, "somebody may be impersonating it");
 }
 
 #[test]

@@ -52,7 +52,7 @@ pub enum StartError {
     Tun(#[from] TunError),
     /// The process may not speak for others.
     #[error(
-        "`source` of a [[peer]] needs root (CAP_NET_ADMIN or CAP_NET_RAW), on Linux: run the proxy so, or leave it out ({0})"
+        "`source` of a [[peer]] needs root (CAP_NET_ADMIN or CAP_NET_RAW), on Linux: run the proxy as root, or remove the setting ({0})"
     )]
     Source(io::Error),
     /// An address for programs cannot be used.

@@ -290,7 +290,7 @@ mod tests {
             ),
             (
                 format!("{socks}{peer}[[rule]]\nname = 'r'\naction = 'drop'\ncompression = 'zstd'"),
-                "has `compression`, which is for flows that are carried",
+                "has `compression`, which applies to carried flows only",
             ),
             (format!("{socks}{peer}mode = 'passive'"), "nobody can come in"),
             (format!("{socks}[[peer]]\nkey = '{key}'\nmode = 'active'"), "no `url` at which to dial it"),
@@ -300,7 +300,7 @@ mod tests {
                 "proxy.toml:7:7: `2 MB` is not a rate",
             ),
             (format!("{socks}{peer}[[rule]]\nname = 'r'\nservice = 'ux'"), "`ux` is no service"),
-            (format!("{socks}{peer}[[rule]]\nname = 'r'\nby = 'web'"), "`web` is no way in"),
+            (format!("{socks}{peer}[[rule]]\nname = 'r'\nby = 'web'"), "`web` is not a way in"),
             (format!("{socks}{peer}[[rule]]\nname = 'r'\ndscp = 64"), "`64` is no DSCP"),
             (format!("{socks}{peer}[[rule]]\nname = 'r'\ndns = 'cached'"), "cached"),
             (format!("{socks}{peer}[[rule]]\nname = 'r'\ngather = '1s'"), "at most 500ms"),
@@ -311,7 +311,7 @@ mod tests {
             ),
             (
                 format!("{socks}{peer}[[rule]]\nname = 'r'\naction = 'drop'\ncap = '1mbit'"),
-                "has `cap`, which is for flows that are carried",
+                "has `cap`, which applies to carried flows only",
             ),
             (format!("{socks}{peer}may_open = ['10.0.0.0/8']"), "proxy.toml:5:"),
             (format!("{socks}{peer}may_opn = []"), "unknown setting `may_opn`"),
@@ -326,7 +326,7 @@ mod tests {
             (format!("[in.tun]\nown_ipv4 = '10.0.0.0'\n{peer}"), "proxy.toml:2:12"),
             (
                 format!("[in.tun]\nroutes = '10.0.0.0/8'\n[in.tproxy]\noutput = true\n{peer}"),
-                "would take traffic from one another",
+                "would take traffic from each other",
             ),
             (format!("{socks}{peer}[[rule]]\nname = 'r'\naccept = 'late'"), "late"),
         ] {

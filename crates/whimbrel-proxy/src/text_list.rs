@@ -108,7 +108,7 @@ pub(crate) fn network(text: &str) -> Result<IpNet, String> {
 pub(crate) fn group(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| {
         format!(
-            "`{}` is no group with a port: write for example 239.1.2.3:5000 or [ff15::7]:5000",
+            "`{}` is not a group with a port: write for example 239.1.2.3:5000 or [ff15::7]:5000",
             shown(text)
         )
     })

@@ -15,7 +15,7 @@ use crate::{config_probe, config_words};
 #[non_exhaustive]
 pub enum ConfigError {
     /// The file cannot be read.
-    #[error("cannot read the configuration {path:?}: {error}; name a file of text that you may read")]
+    #[error("cannot read the configuration {path:?}: {error}; name a text file that you can read")]
     Read {
         /// The file.
         path: PathBuf,

@@ -284,11 +284,11 @@ pub enum DialError {
     #[error(transparent)]
     NoAnswer(NoAnswer),
     /// There was no answer from a peer that has to show its key, to be trusted on first use.
-    #[error("{0}. It has to listen with --show-key")]
+    #[error("{0}. The peer must listen with --show-key")]
     NothingShown(NoAnswer),
     /// The peer does not have the key that it had before.
     #[error(
-        "the peer does not prove the key {key} it had before ({why}): somebody may stand in its place. If it \
+        "the peer did not prove the key {key} that it had before ({why}): somebody may be impersonating it. If it \
          really has a new key, remove its line from {path}",
         path = .path.display()
     )]

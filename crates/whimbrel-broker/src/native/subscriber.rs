@@ -152,7 +152,9 @@ fn attach(
             if let Some(other) = cluster.filter(|cluster| *cluster != own) {
                 return Err(Refusal::new(
                     RefusalCode::OtherCluster,
-                    format_args!("the state is of cluster {other}, and this broker is of cluster {own}"),
+                    format_args!(
+                        "the state belongs to cluster {other}, but this broker belongs to cluster {own}"
+                    ),
                 ));
             }
             (Some((id, generation)), start)

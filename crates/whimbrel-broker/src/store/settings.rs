@@ -63,7 +63,7 @@ pub enum Sync {
 
 /// Why a text says no [`Sync`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no way to synchronise; write \"always\", \"never\" or \"interval 100ms\"")]
+#[error("{0:?} is not a way to synchronise; write \"always\", \"never\" or \"interval 100ms\"")]
 pub struct ParseSyncError(String);
 
 /// The shortest and the longest interval, milliseconds.

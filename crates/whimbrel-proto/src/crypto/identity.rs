@@ -118,7 +118,7 @@ pub enum InvalidKey {
     #[error("a key is 43 characters of A to Z, a to z, 0 to 9, - and _")]
     Text,
     /// The key is a point of low order, with which all agreements give the same secret.
-    #[error("the key is one that gives no secrecy")]
+    #[error("the key is a weak one that gives no secrecy")]
     LowOrder,
     /// The bytes are a second, non-canonical encoding of a key.
     #[error("the key is not written in its one canonical form")]

@@ -68,7 +68,7 @@ pub enum HandshakeError {
     #[error(transparent)]
     Malformed(#[from] Malformed),
     /// The packet belongs to another handshake, or to one that is over.
-    #[error("the packet belongs to no handshake that is going on")]
+    #[error("the packet belongs to no handshake in progress")]
     NotOurs,
     /// The server speaks another version. This is not authenticated: a genuine answer may still follow.
     #[error("the server speaks version {0:#010x}")]
@@ -89,7 +89,7 @@ pub enum HandshakeError {
     #[error("the server's key is not trusted yet")]
     KeyNotTrusted,
     /// The sender does not hold the server's key, or the packet was changed in transit.
-    #[error("the packet is not the server's")]
+    #[error("the packet is not from the server")]
     Forged,
     /// The authenticated server violated the protocol.
     #[error("the server broke the protocol: {0}")]

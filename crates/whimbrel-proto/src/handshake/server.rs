@@ -76,16 +76,16 @@ pub enum Refusal {
     #[error("the cookie was used before")]
     Replayed,
     /// There were too many handshakes lately to remember one more.
-    #[error("too many handshakes at a time")]
+    #[error("too many handshakes at once")]
     Full,
     /// The Noise message does not open: it is for another key or SYN, lacks the pre-shared key, or is forged.
-    #[error("the handshake message does not open")]
+    #[error("the handshake message cannot be decrypted")]
     Forged,
     /// Too many PINGs with this cookie failed.
     #[error("too many messages with this cookie failed")]
     Void,
     /// The same PING is being opened already.
-    #[error("the same message is being opened")]
+    #[error("the same message is already being processed")]
     UnderWay,
     /// The answer could not be sealed.
     #[error("the answer could not be sealed")]

@@ -35,7 +35,7 @@ pub struct Dictionary {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidDictionary {
     /// They are something else.
-    #[error("it is no dictionary: make one with `whimbrel proxy train`")]
+    #[error("it is not a dictionary: make one with `whimbrel proxy train`")]
     NoDictionary,
     /// They are too many.
     #[error("it has more than 256 KiB: make a smaller one with `whimbrel proxy train --size 16KB`")]

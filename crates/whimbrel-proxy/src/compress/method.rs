@@ -26,7 +26,7 @@ pub struct Method {
 
 /// A text that is no method.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no compression: write zstd:1 to zstd:9, zlib:1 to zlib:9, or xz:1 to xz:6")]
+#[error("`{0}` is not a compression: write zstd:1 to zstd:9, zlib:1 to zlib:9, or xz:1 to xz:6")]
 pub struct InvalidMethod(String);
 
 impl Algorithm {

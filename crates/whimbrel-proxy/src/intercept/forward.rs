@@ -22,7 +22,7 @@ pub struct Forward {
 
 /// A text that is no forward.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no forward: write [ADDRESS:]PORT=HOST:PORT, for example 8080=web.internal:80")]
+#[error("`{0}` is not a forward: write [ADDRESS:]PORT=HOST:PORT, for example 8080=web.internal:80")]
 pub struct InvalidForward(String);
 
 impl FromStr for Forward {

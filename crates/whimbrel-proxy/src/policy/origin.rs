@@ -38,7 +38,7 @@ pub struct Origin {
 
 /// A text that is no way in.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no way in: write socks, connect, forward, tproxy or tun")]
+#[error("`{0}` is not a way in: write socks, connect, forward, tproxy or tun")]
 pub struct InvalidWayIn(String);
 
 /// Interfaces: one by its name, or all whose names begin so (`eth*`).
@@ -50,7 +50,7 @@ pub struct Interfaces {
 
 /// A text that names no interface.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` names no interface: write for example `eth0`, or `wlan*` for all whose names begin so")]
+#[error("`{0}` names no interface: write for example `eth0`, or `wlan*` for all with that prefix")]
 pub struct InvalidInterfaces(String);
 
 /// The longest name of an interface, in Linux.

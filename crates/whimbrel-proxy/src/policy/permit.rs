@@ -22,7 +22,7 @@ pub enum InvalidPermit {
     Pattern(#[from] InvalidPattern),
     /// It names every host.
     #[error(
-        "`{0}` would permit this host itself, too: write 0.0.0.0/0:PORTS and [::]/0:PORTS, which do not include it"
+        "`{0}` would also permit this host itself: write 0.0.0.0/0:PORTS and [::]/0:PORTS, which do not include it"
     )]
     Everything(String),
 }

@@ -77,7 +77,7 @@ pub struct Decision {
 /// A rule that can never match.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the rule `{rule}` can never match, since the rule `{before}` stands before it and takes all that it is for: change their order, or leave one out"
+    "the rule `{rule}` can never match, since the rule `{before}` before it matches everything that it would: change their order, or remove one"
 )]
 pub struct NeverMatches {
     /// Its name.

@@ -24,7 +24,7 @@ pub struct Target {
 
 /// A text that names no host and port.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no HOST:PORT: write for example example.org:443, 192.0.2.7:53 or [2001:db8::7]:22")]
+#[error("`{0}` is not HOST:PORT: write for example example.org:443, 192.0.2.7:53 or [2001:db8::7]:22")]
 pub struct InvalidTarget(String);
 
 /// The length limit of names (RFC 1035 section 2.3.4), without a final dot.

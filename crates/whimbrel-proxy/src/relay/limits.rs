@@ -67,7 +67,7 @@ impl Default for Limits {
 
 /// A limit with which nothing is carried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("[limits] {setting} may not be 0: {why}")]
+#[error("[limits] {setting} must not be 0: {why}")]
 pub struct LimitMistake {
     /// The setting.
     pub setting: &'static str,

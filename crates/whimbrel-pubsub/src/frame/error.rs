@@ -12,7 +12,7 @@ use crate::message::MessageError;
 #[non_exhaustive]
 pub enum FrameError {
     /// The bytes are no frame of this version.
-    #[error("the bytes are no frame of this version")]
+    #[error("the bytes are not a frame of this version")]
     Malformed,
     /// A message in it is none.
     #[error(transparent)]

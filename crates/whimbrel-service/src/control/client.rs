@@ -34,12 +34,12 @@ pub enum AskError {
     Forbidden(PathBuf),
     /// The service closed the connection, did not answer in time, or gave an answer that makes no sense.
     #[error(
-        "the service on {0:?} did not answer: it may be ending, or of another version, so try again, or use the `whimbrel` of its version"
+        "the service on {0:?} did not answer: it may be stopping, or run another version, so try again, or use the `whimbrel` of its version"
     )]
     NoAnswer(PathBuf),
     /// The answer is longer than any service's.
     #[error(
-        "what listens on {path:?} answers more than {longest} bytes: it is no service, so name another socket"
+        "the process on {path:?} answered with more than {longest} bytes: it is not a whimbrel service, so name another socket"
     )]
     TooLong {
         /// The path of the socket.
