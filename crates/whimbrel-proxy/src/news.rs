@@ -56,7 +56,7 @@ impl std::fmt::Display for News {
                 write!(f, "not connected to {peer}: {why}; trying again")
             }
             Self::Came(peer) => write!(f, "{peer} has connected"),
-            Self::Went(peer, why) => write!(f, "{peer} is not connected any more: {why}"),
+            Self::Went(peer, why) => write!(f, "{peer} is no longer connected: {why}"),
             Self::Refused { key, from, others } => {
                 let at = from.map_or_else(String::new, |from| format!(" at {from}"));
                 write!(
@@ -71,7 +71,7 @@ impl std::fmt::Display for News {
             }
             Self::NoInterface(name) => write!(
                 f,
-                "there is no interface `{name}` yet: hosts behind it are served once there is; `ip link` lists those that there are"
+                "there is no interface `{name}` yet: hosts behind it are served once there is; `ip link` lists those that exist"
             ),
             Self::Standby(peer, standby, true) => {
                 write!(f, "{peer} cannot be reached: new flows go to {standby}")
@@ -80,7 +80,7 @@ impl std::fmt::Display for News {
             Self::Lost(peer, why) => write!(f, "the session with {peer} was lost on the way: {why}"),
             Self::Condition(peer, condition, true) => write!(f, "towards {peer}, `{condition}` holds now"),
             Self::Condition(peer, condition, false) => {
-                write!(f, "towards {peer}, `{condition}` holds no longer")
+                write!(f, "towards {peer}, `{condition}` no longer holds")
             }
             Self::Peer(peer, PeerState::Absent) => write!(f, "not connected to {peer}"),
         }

@@ -111,7 +111,7 @@ impl Proxy {
             // What is suspended or being dialled has no session yet. Whoever listens lets the key in no more, too.
             self.endpoint.revoke(key);
             said.push(format!(
-                "{} is a peer no more and is let in no more; its sessions ended: {sessions}",
+                "{} is no longer a peer and is no longer allowed; its sessions ended: {sessions}",
                 peer.context().peer
             ));
         }

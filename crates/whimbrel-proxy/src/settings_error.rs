@@ -186,7 +186,7 @@ mod tests {
             (with("[[rule]]\nname = 'r'\nto = '*:1'\n[[rule]]\nname = 'r'"), "11:8", "two rules"),
             (with("[[rule]]\nname = 'r'\nto = ['10.0.0.0/8:icmp']"), "9:6", "mixes ports and ICMP"),
             (with("[limits]\nmax_flows = 0"), "8:13", "every flow would be refused"),
-            (with("[limits]\nmax_connecting_per_peer = 0"), "8:27", "would wait for ever"),
+            (with("[limits]\nmax_connecting_per_peer = 0"), "8:27", "would wait forever"),
             (with("[limits]\nconnect_timeout = '0s'"), "8:19", "no connection would be made"),
             (with("[multicast]\ninterfaces = ['lan0']\nttl = 0"), "9:7", "ttl: it must not be 0"),
             (with("[multicast]\ngroups = ['239.1.2.3:5']"), "7:1", "names no interfaces"),
@@ -219,21 +219,21 @@ mod tests {
         for (text, wanted) in [
             (
                 "[in]\nsocks = '1080'",
-                "2:9: `'1080'` is no address with a port: write for example \"127.0.0.1:4433\"",
+                "2:9: `'1080'` is not an address with a port: write for example \"127.0.0.1:4433\"",
             ),
-            ("[in]\nsocks = 1080", "2:9: `1080` does not fit here: write an address with a port, such as"),
+            ("[in]\nsocks = 1080", "2:9: `1080` is not allowed here: write an address with a port, such as"),
             (
                 "[[rule]]\nname = 'r'\nfrom = ['10.0.0.0/8', '10.0.0.300']",
-                "3:23: `10.0.0.300` is no network: write",
+                "3:23: `10.0.0.300` is not a network: write",
             ),
             (
                 "[[rule]]\nname = 'r'\nfrom = '10.0.0.7'",
                 "3:8: `10.0.0.7` is an address, not a network: write 10.0.0.7/32",
             ),
-            ("[in.tproxy]\nexcept = ['lan']", "2:11: `lan` is no network: write for example 10.0.0.0/8"),
-            ("[in.tun]\nroutes = ['10.0.0.0/33']", "2:11: `10.0.0.0/33` is no network"),
+            ("[in.tproxy]\nexcept = ['lan']", "2:11: `lan` is not a network: write for example 10.0.0.0/8"),
+            ("[in.tun]\nroutes = ['10.0.0.0/33']", "2:11: `10.0.0.0/33` is not a network"),
             ("[multicast]\ngroups = ['239.1.2.3']", "2:11: `239.1.2.3` is not a group with a port: write"),
-            ("[[rule]]\nname = 'r'\nto = true", "3:6: `true` does not fit here: write a text, or a list"),
+            ("[[rule]]\nname = 'r'\nto = true", "3:6: `true` is not allowed here: write a text, or a list"),
         ] {
             let said = says(text);
             assert!(said.starts_with(&format!("x.toml:{wanted}")), "{text}: {said}");

@@ -100,7 +100,7 @@ impl<T, R: Fn(&str) -> Result<T, String>> Visitor<'_> for Entry<'_, R> {
 pub(crate) fn network(text: &str) -> Result<IpNet, String> {
     text.parse().map_err(|_| match text.parse::<IpAddr>() {
         Ok(ip) => format!("`{ip}` is an address, not a network: write {}", IpNet::from(ip)),
-        Err(_) => format!("`{}` is no network: write for example 10.0.0.0/8 or fd00::/8", shown(text)),
+        Err(_) => format!("`{}` is not a network: write for example 10.0.0.0/8 or fd00::/8", shown(text)),
     })
 }
 

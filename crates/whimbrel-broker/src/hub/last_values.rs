@@ -87,7 +87,7 @@ impl LastValues {
             return Ok(());
         };
         let trouble = store.meta().trouble().map_or_else(String::new, |trouble| format!(": {trouble}"));
-        let why = format_args!("too many last values wait to be written{trouble}");
+        let why = format_args!("too many last values are waiting to be written{trouble}");
         Err(Refusal::new(RefusalCode::Unavailable, why))
     }
 

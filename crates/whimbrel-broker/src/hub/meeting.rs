@@ -86,7 +86,7 @@ impl Hub {
     /// The refusal of a filter that no channel overlaps.
     pub(super) fn no_channel_for(&self, filter: &TopicFilter) -> Refusal {
         let advice = self.regions.advice(filter);
-        let why = format_args!("no channel of this broker has topics of the filter `{filter}`{advice}");
+        let why = format_args!("no channel of this broker has topics that match `{filter}`{advice}");
         Refusal::new(RefusalCode::Mistake, why)
     }
 }

@@ -89,7 +89,7 @@ pub(super) async fn run(
         }
         Ok(SubscriberFrame::Subscribe(subscribe)) => attach(&hub, &who, &permissions, most, subscribe),
         Ok(SubscriberFrame::End(name)) => return Box::pin(durable::end(hub, &sender, &who, name)).await,
-        _ => Err(mistake("the first message on the stream subscribes to nothing")),
+        _ => Err(mistake("the first message on the stream is not a subscription")),
     };
     drop(first);
     let ended = match attached {
@@ -128,7 +128,7 @@ pub(super) fn not_permitted(filter: &TopicFilter) -> Refusal {
 /// Refuses a subscription beyond the client's quota.
 pub(super) async fn refuse(mut stream: MessageStream, quota: Quota) {
     let most = quota.subscriptions(usize::MAX);
-    let why = format!("your quota is {most} subscriptions of a session");
+    let why = format!("your quota is {most} subscriptions per session");
     let refusal = SubscriptionFrame::Ended(Refusal::new(RefusalCode::Limit, why)).encode();
     drop(stream.sender().build().send(refusal).await);
     // What was sent arrives, though the stream is dropped.

@@ -144,11 +144,11 @@ mod servers {
         let wanted = "write one such as `nats://nats1.example:4222`, or with `tls://`";
         let server: ServerAddr = text.parse().map_err(|error| format!("`{text}`: {error}; {wanted}"))?;
         if server.is_websocket() || server.host().is_empty() {
-            return Err(format!("`{text}` is no server of NATS: {wanted}"));
+            return Err(format!("`{text}` is not a NATS server: {wanted}"));
         }
         if server.has_user_pass() {
             return Err(
-                "the URL of a server has no password: write `user` and `password` beside it".to_owned()
+                "the URL of a server cannot have a password: write `user` and `password` beside it".to_owned()
             );
         }
         Ok(server)

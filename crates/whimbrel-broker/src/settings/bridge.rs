@@ -141,7 +141,7 @@ impl TryFrom<String> for BridgeUrl {
 
     fn try_from(text: String) -> Result<Self, String> {
         let wrong =
-            || format!("`{text}` is no MQTT broker: write mqtt://HOST:PORT, or mqtts://HOST:PORT with TLS");
+            || format!("`{text}` is not an MQTT broker: write mqtt://HOST:PORT, or mqtts://HOST:PORT with TLS");
         let (scheme, rest) = text.split_once("://").ok_or_else(wrong)?;
         let has_tls = match scheme {
             "mqtt" => false,
@@ -150,7 +150,7 @@ impl TryFrom<String> for BridgeUrl {
         };
         if rest.contains('@') {
             return Err(
-                "the URL of a bridge has no password: write `user` and `password` beside it".to_owned()
+                "the URL of a bridge cannot have a password: write `user` and `password` beside it".to_owned()
             );
         }
         let rest = rest.strip_suffix('/').unwrap_or(rest);
@@ -273,7 +273,7 @@ impl RuleSection {
             return Err(("prefix", why));
         }
         if *qos > 1 {
-            return Err(("qos", "bridges do not speak QoS 2: write `qos` as 0 or 1"));
+            return Err(("qos", "bridges do not support QoS 2: write `qos` as 0 or 1"));
         }
         let (filter, strip, prefix) = (filter.clone(), strip.clone(), prefix.clone());
         Ok(BridgeRule { filter, strip, prefix, is_acknowledged: *qos == 1 })

@@ -197,7 +197,7 @@ impl ChannelSection {
         };
         let refuse = |setting: &str, why: &str| Err(mistake(setting.to_owned(), why.to_owned()));
         if self.name.is_empty() {
-            return refuse("name", "a channel needs a name that is not empty");
+            return refuse("name", "a channel needs a name");
         }
         if self.topics.is_empty() {
             return refuse("topics", "it has no topics: leave `topics` out for all");
@@ -253,7 +253,7 @@ impl ChannelSection {
         if acknowledge_within.is_zero() {
             return wrong(
                 "acknowledge_within",
-                "`acknowledge_within` of no time refuses every message: write more",
+                "`acknowledge_within = "0s"` refuses every message: write a longer time",
             );
         }
         let segment_bytes = u32::try_from(segment).ok().filter(|bytes| SEGMENTS.contains(bytes));
@@ -264,10 +264,10 @@ impl ChannelSection {
             );
         };
         if max_bytes == Some(0) {
-            return wrong("max_bytes", "a log with `max_bytes` of nothing keeps nothing: write more");
+            return wrong("max_bytes", "a log with `max_bytes = 0` keeps nothing: write a larger size");
         }
         if max_age == Some(Duration::ZERO) {
-            return wrong("max_age", "a log with `max_age` of no time keeps nothing: write more");
+            return wrong("max_age", "a log with a `max_age` of 0 keeps nothing: write a longer time");
         }
         let log = LogSettings { sync, segment_bytes, max_bytes, max_age, ..LogSettings::default() };
         let when = if durable { Durability::Always } else { Durability::Never };
@@ -280,7 +280,7 @@ impl PartitionSection {
     /// Checks that the partition can hold messages, and that its settings are possible.
     fn check(&self) -> Result<(), Wrong> {
         let nothing = |setting| {
-            Err(Wrong(setting, format!("a partition with `{setting}` of nothing holds nothing: write more")))
+            Err(Wrong(setting, format!("a partition with `{setting}` of 0 holds nothing: write more")))
         };
         let is_nothing = [
             ("messages", self.messages == 0),
@@ -292,7 +292,7 @@ impl PartitionSection {
             return nothing(*setting);
         }
         if self.recent_percent > 100 {
-            let why = format!("`recent_percent = {}` is more than all: write 0 to 100", self.recent_percent);
+            let why = format!("`recent_percent = {}` is more than 100: write 0 to 100", self.recent_percent);
             return Err(Wrong("recent_percent", why));
         }
         match (self.from, self.to) {

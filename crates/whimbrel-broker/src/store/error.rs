@@ -147,10 +147,10 @@ impl fmt::Display for Notice {
                 file.display()
             ),
             Self::Reindexed { file } => {
-                write!(f, "{}: the segment's index was damaged, and was made anew", file.display())
+                write!(f, "{}: the segment's index was damaged and has been rebuilt", file.display())
             }
             Self::Ignored { file } => {
-                write!(f, "{}: the file is no segment, and was ignored", file.display())
+                write!(f, "{}: the file is not a segment and was ignored", file.display())
             }
             Self::Missing { channel, first, last } => write!(
                 f,

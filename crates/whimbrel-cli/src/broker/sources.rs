@@ -78,8 +78,7 @@ impl Sources {
             && let Some((option, address)) = given.find(|(_, address)| !address.ip().is_loopback())
         {
             return Err(Misused(format!(
-                "{option} {address}: others than this host's clients reach this address, and MQTT has no keys: say in a file who may connect, \
-                 with [mqtt] and [other_clients], and give it to --config"
+                "{option} {address}: other hosts can reach this address, and MQTT has no keys: write a file that says who may connect, under [mqtt] and [other_clients], and give it to --config"
             )));
         }
         settings.mqtt.address = self.mqtt.or(settings.mqtt.address);
@@ -116,7 +115,7 @@ pub(super) fn check_address(listen: SocketAddr) -> Result<(), Misused> {
         return Ok(());
     }
     Err(Misused(format!(
-        "on {listen}, others than this host's clients reach the broker, and nobody may do anything: name clients with --allow KEY, or with \
+        "other hosts can reach the broker on {listen}, but no client may do anything: name clients with --allow KEY, or with \
          [[client]] in a file"
     )))
 }

@@ -43,7 +43,7 @@ Examples:
 /// The longest wait for the source's figures once everything has arrived.
 const LAST_WORDS: Duration = Duration::from_secs(30);
 /// Why a measurement is incomplete if only those figures are missing.
-const SILENT: &str = "the other end does not say what it has sent";
+const SILENT: &str = "the other end did not report what it sent";
 
 /// Measures the path to a `whimbrel perf serve`.
 ///

@@ -36,7 +36,7 @@ pub(super) const LAST_FIGURES: Duration = Duration::from_secs(3);
 const TAKE: usize = 256;
 /// The error if something other than a sink listens there.
 pub(super) const NO_SINK: &str =
-    "the other end does not answer as `whimbrel perf serve` does: check that it is one, and of this version";
+    "the other end does not answer like `whimbrel perf serve`: check that it is one, of this version";
 
 /// The result of the source.
 pub(super) struct Given {

@@ -95,7 +95,7 @@ impl TrainCommand {
 
     fn is_there(&self) -> Misused {
         Misused(format!(
-            "{} is there already: choose another --out, or replace it with --force",
+            "{} exists already: choose another --out, or replace it with --force",
             self.out.display()
         ))
     }

@@ -135,7 +135,8 @@ impl SubCommand {
             self.check_member()?;
         }
         if self.durable.is_some() && (self.recover != Recover::First || self.slow != Slow::Wait) {
-            let why = "a durable subscription gets every message in turn: leave --recover and --slow out";
+            let why =
+                "a durable subscription receives every message in order: leave --recover and --slow out";
             return Err(Misused(why.to_owned()).into());
         }
         let selector = self.selector.as_deref().map(whimbrel_broker::selector::Selector::parse).transpose();
@@ -201,9 +202,9 @@ impl SubCommand {
     fn check_member(&self) -> Result<(), Misused> {
         let is_kept = self.semi_durable || self.durable.is_some() || self.state.is_some() || self.from_held;
         let why = if is_kept {
-            "a group has one place in the messages, which is none of its members' own: leave --state, --semi-durable, --durable and --from-held out"
+            "a group has one position in the messages, which its members share: leave --state, --semi-durable, --durable and --from-held out"
         } else if self.recover != Recover::First || self.slow != Slow::Wait {
-            "a group reads every message in turn: leave --recover and --slow out"
+            "a group reads every message in order: leave --recover and --slow out"
         } else {
             return Ok(());
         };
@@ -219,8 +220,8 @@ impl SubCommand {
         endpoint.close(0, "done", Duration::from_secs(5)).await;
         match ended {
             Ok(true) => Ok(()),
-            Ok(false) => anyhow::bail!("the broker knows no durable subscription `{name}` of our key"),
-            Err(error) => anyhow::bail!("the broker does not end the subscription: {error}"),
+            Ok(false) => anyhow::bail!("the broker has no durable subscription `{name}` for our key"),
+            Err(error) => anyhow::bail!("the broker did not end the subscription: {error}"),
         }
     }
 
@@ -230,7 +231,7 @@ impl SubCommand {
         match tokio::time::timeout(patience, client.connected()).await {
             Ok(welcome) => welcome,
             Err(_) => {
-                note(format_args!("no broker has answered for {patience:?}; this goes on trying"));
+                note(format_args!("no broker has answered for {patience:?}; still trying"));
                 client.connected().await
             }
         }
@@ -325,7 +326,7 @@ fn open(
     let (file, state, changed) = StateFile::attach(path, SubscriptionId(random()?), cluster, wanted)?;
     if changed {
         note(format_args!(
-            "{}: the filter or selector is another than before, so this begins live: what the former one left out is not known",
+            "{}: the filter or selector has changed, so this begins live: the messages that the former one left out are not known",
             path.display()
         ));
     }

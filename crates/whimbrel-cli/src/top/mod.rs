@@ -55,7 +55,7 @@ impl TopCommand {
     pub fn run(self) -> anyhow::Result<()> {
         if !stdin().is_terminal() || !stdout().is_terminal() {
             return Err(Misused(
-                "this is no terminal: use `whimbrel status CONTROL`, with --json for a program and --watch for once a second".to_owned(),
+                "this is not a terminal: use `whimbrel status CONTROL`, with --json for a program and --watch for once a second".to_owned(),
             )
             .into());
         }

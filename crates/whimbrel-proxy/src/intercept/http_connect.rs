@@ -112,7 +112,9 @@ fn parse(bytes: &[u8]) -> Option<Result<(Target, usize), HttpRefusal>> {
     let length = match request.parse(bytes) {
         Ok(httparse::Status::Complete(length)) => length,
         Ok(httparse::Status::Partial) => return None,
-        Err(error) => return Some(Err(("400 Bad Request", format!("this is no HTTP/1.1 request: {error}")))),
+        Err(error) => {
+            return Some(Err(("400 Bad Request", format!("this is not an HTTP/1.1 request: {error}"))));
+        }
     };
     if request.method != Some("CONNECT") {
         let why = "this proxy serves CONNECT only: use it for https, or use SOCKS5";

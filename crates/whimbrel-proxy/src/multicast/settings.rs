@@ -232,7 +232,7 @@ mod tests {
             (MulticastSettings { groups: groups("239.1.2.3:1").repeat(65), ..good.clone() }, "65 groups"),
             (broker(BrokerSettings::default()), "names no broker"),
             (broker(BrokerSettings { urls: urls("whimbrel://b:1"), ..Default::default() }), "names no key"),
-            (broker(BrokerSettings { topic: "a/#".into(), ..known.clone() }), "`a/#` is no topic"),
+            (broker(BrokerSettings { topic: "a/#".into(), ..known.clone() }), "`a/#` is not a topic"),
             (broker(BrokerSettings { send_on: Some(groups("10.0.0.1:5")), ..known }), "is not a group"),
         ] {
             let error = check(wrong).unwrap_err().to_string();

@@ -61,8 +61,8 @@ impl fmt::Display for Outcome {
             Self::HostUnreachable => "the target's host is unreachable",
             Self::NetworkUnreachable => "the target's network is unreachable",
             Self::TimedOut => "the target did not answer",
-            Self::NameNotFound => "the far end does not find the name",
-            Self::Denied => "the far end does not let this key open the target",
+            Self::NameNotFound => "the far end cannot find the name",
+            Self::Denied => "the far end does not allow this key to open the target",
             Self::Limit => "the far end has too many flows",
             Self::Failed => "the far end could not connect",
         })

@@ -86,7 +86,7 @@ impl Limits {
             (
                 self.max_connecting_per_peer == 0,
                 "max_connecting_per_peer",
-                "every flow of a peer would wait for ever",
+                "every flow of a peer would wait forever",
             ),
             (self.connect_timeout.is_zero(), "connect_timeout", "no connection would be made in that time"),
             (self.tcp_idle.is_zero(), "tcp_idle", "every TCP flow would be reset at once"),

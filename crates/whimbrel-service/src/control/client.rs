@@ -137,7 +137,7 @@ mod tests {
         service.await.unwrap();
         std::fs::remove_file(&path).unwrap();
         assert!(matches!(error, AskError::TooLong { longest: named, .. } if named == longest), "{error}");
-        assert!(error.to_string().contains("it is no service"), "{error}");
+        assert!(error.to_string().contains("it is not a whimbrel service"), "{error}");
     }
 
     #[test]

@@ -82,7 +82,7 @@ fn take(path: &Path) -> io::Result<Taken> {
         made => (made?, true),
     };
     file.try_lock().map_err(|error| match error {
-        TryLockError::WouldBlock => io::Error::other("another process has it, and no two may share it"),
+        TryLockError::WouldBlock => io::Error::other("another process uses it, and two cannot share it"),
         TryLockError::Error(error) => error,
     })?;
     shut(&file)?;

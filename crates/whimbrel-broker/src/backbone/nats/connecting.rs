@@ -79,7 +79,7 @@ impl NatsPlan {
                 let seed = read("nkey", path)?;
                 let seed = seed.lines().map(str::trim).find(|line| line.starts_with('S'));
                 let Some(seed) = seed.filter(|seed| seed.len() == 58) else {
-                    return Err(unusable("nkey", path, "it has no seed of an nkey, which begins with SU"));
+                    return Err(unusable("nkey", path, "it has no nkey seed, which begins with SU"));
                 };
                 ConnectOptions::with_nkey(seed.to_owned())
             }

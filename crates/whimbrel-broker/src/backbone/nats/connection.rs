@@ -52,7 +52,7 @@ pub(super) struct Connection {
     refused: AtomicU64,
 }
 
-const NOT_LET_IN: &str = "NATS does not let this broker in: see the credentials under [backbone.nats]";
+const NOT_LET_IN: &str = "NATS refuses this broker's credentials: check them under [backbone.nats]";
 
 #[derive(Debug, Default)]
 struct State {
@@ -71,7 +71,7 @@ impl Connection {
                 Some("connected with NATS".to_owned())
             }
             Event::Disconnected => Some(
-                "the connection with NATS is lost; this broker goes on alone, and tries again".to_owned(),
+                "the connection to NATS is lost; this broker continues alone and keeps trying".to_owned(),
             ),
             Event::SlowConsumer(_) => {
                 self.overrun.fetch_add(1, Ordering::Relaxed);
@@ -83,7 +83,7 @@ impl Connection {
             Event::ClientError(error) if error.to_string().contains("authorization violation") => {
                 self.trouble(NOT_LET_IN)
             }
-            Event::ClientError(error) => self.trouble(&format!("no connection with NATS: {error}")),
+            Event::ClientError(error) => self.trouble(&format!("no connection to NATS: {error}")),
             _ => None,
         };
         self.changed.notify_waiters();

@@ -110,7 +110,7 @@ async fn connect(
     out: &mut Out,
 ) -> Result<Connected, Fault> {
     let Packet::Connect(connect) = Packet::read(kind, body, None)? else {
-        return Err(Fault::protocol("the first packet is no CONNECT"));
+        return Err(Fault::protocol("the first packet is not CONNECT"));
     };
     let said = &connect.properties;
     let most = said.maximum_packet.map_or(usize::MAX, |most| most as usize);
@@ -124,7 +124,7 @@ async fn connect(
     let expiry = expiry_of(&connect);
     let entered = gateway.clients.enter((admitted.user().cloned(), client.clone())).await;
     let (place, mut away) = entered.ok_or_else(|| {
-        Fault::new(Reason::UNAVAILABLE, "the former connection with this client identifier does not end")
+        Fault::new(Reason::UNAVAILABLE, "the former connection with this client identifier has not ended in time")
     })?;
     let is_wanted = !connect.is_clean;
     if is_wanted && let Some((_, until)) = away.session.take_if(|(kept, _)| kept.is_on_disk_alone) {

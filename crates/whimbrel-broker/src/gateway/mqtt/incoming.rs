@@ -151,7 +151,7 @@ impl Incoming {
                 }
             }
             if self.version == Version::V5 && self.once.len() >= MOST_UNRELEASED.into() && former.is_none() {
-                let why = "more messages at QoS 2 wait than the broker takes";
+                let why = "more messages at QoS 2 are waiting than the broker accepts";
                 return Err(Fault::new(Reason::RECEIVE_MAXIMUM, why));
             }
         }

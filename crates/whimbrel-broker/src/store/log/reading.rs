@@ -104,7 +104,7 @@ fn fill(window: &mut Window<'_>, place: &Place, wanted: u64, most: Most) -> Resu
                 break;
             }
             let Some(entry) = parse_message(body) else {
-                return Err(damaged(found.offset, "the record is no message"));
+                return Err(damaged(found.offset, "the record is not a message"));
             };
             batch.records.push(Record { position: Position(position), entry });
             batch.next = Position(position + 1);

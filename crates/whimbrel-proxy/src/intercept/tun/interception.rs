@@ -244,7 +244,7 @@ impl Service {
                 _ = look.tick() => programs.expire(),
                 _ = &mut gone, if is_there => {
                     is_there = false;
-                    tell("the TUN interface was taken away, so nothing is intercepted: start the proxy again");
+                    tell("the TUN interface was removed, so nothing is intercepted: start the proxy again");
                 }
             }
             while opening.try_join_next().is_some() {}
