@@ -58,7 +58,9 @@ impl fmt::Display for Refused {
                 f,
                 "a client has at most {most} selectors without a term such as key = 'value' or key > 5 that always holds"
             ),
-            Self::Subscriptions(most) => write!(f, "the broker already has {most} subscriptions, the maximum"),
+            Self::Subscriptions(most) => {
+                write!(f, "the broker already has {most} subscriptions, the maximum")
+            }
         }
     }
 }

@@ -147,9 +147,8 @@ mod servers {
             return Err(format!("`{text}` is not a NATS server: {wanted}"));
         }
         if server.has_user_pass() {
-            return Err(
-                "the URL of a server cannot have a password: write `user` and `password` beside it".to_owned()
-            );
+            return Err("the URL of a server cannot have a password: write `user` and `password` beside it"
+                .to_owned());
         }
         Ok(server)
     }

@@ -140,8 +140,9 @@ impl TryFrom<String> for BridgeUrl {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        let wrong =
-            || format!("`{text}` is not an MQTT broker: write mqtt://HOST:PORT, or mqtts://HOST:PORT with TLS");
+        let wrong = || {
+            format!("`{text}` is not an MQTT broker: write mqtt://HOST:PORT, or mqtts://HOST:PORT with TLS")
+        };
         let (scheme, rest) = text.split_once("://").ok_or_else(wrong)?;
         let has_tls = match scheme {
             "mqtt" => false,
@@ -149,9 +150,8 @@ impl TryFrom<String> for BridgeUrl {
             _ => return Err(wrong()),
         };
         if rest.contains('@') {
-            return Err(
-                "the URL of a bridge cannot have a password: write `user` and `password` beside it".to_owned()
-            );
+            return Err("the URL of a bridge cannot have a password: write `user` and `password` beside it"
+                .to_owned());
         }
         let rest = rest.strip_suffix('/').unwrap_or(rest);
         let is_port = |port: &&str| !port.contains(']');

@@ -253,7 +253,7 @@ impl ChannelSection {
         if acknowledge_within.is_zero() {
             return wrong(
                 "acknowledge_within",
-                "`acknowledge_within = "0s"` refuses every message: write a longer time",
+                "an `acknowledge_within` of 0 refuses every message: write a longer time",
             );
         }
         let segment_bytes = u32::try_from(segment).ok().filter(|bytes| SEGMENTS.contains(bytes));

@@ -124,7 +124,10 @@ async fn connect(
     let expiry = expiry_of(&connect);
     let entered = gateway.clients.enter((admitted.user().cloned(), client.clone())).await;
     let (place, mut away) = entered.ok_or_else(|| {
-        Fault::new(Reason::UNAVAILABLE, "the former connection with this client identifier has not ended in time")
+        Fault::new(
+            Reason::UNAVAILABLE,
+            "the former connection with this client identifier has not ended in time",
+        )
     })?;
     let is_wanted = !connect.is_clean;
     if is_wanted && let Some((_, until)) = away.session.take_if(|(kept, _)| kept.is_on_disk_alone) {

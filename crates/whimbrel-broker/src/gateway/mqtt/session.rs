@@ -307,7 +307,9 @@ impl<S: AsyncRead + AsyncWrite> Session<S> {
 
     fn change_expiry(&mut self, asked: Duration) -> Result<(), Fault> {
         if self.terms.expiry.is_zero() && !asked.is_zero() {
-            return Err(Fault::protocol("a session that is not kept cannot be given an expiry interval when it ends"));
+            return Err(Fault::protocol(
+                "a session that is not kept cannot be given an expiry interval when it ends",
+            ));
         }
         self.terms.expiry = asked.min(LONGEST_SESSION);
         Ok(())

@@ -182,7 +182,8 @@ impl Connection {
                     let body = &packet[place.body..];
                     let read = ServerPacket::read(packet[0], body, self.out.version());
                     let answer = is_it(read.map_err(|fault| fault.why.to_string())?);
-                    return answer.ok_or_else(|| "the other side answered with an unexpected packet".to_owned());
+                    return answer
+                        .ok_or_else(|| "the other side answered with an unexpected packet".to_owned());
                 }
                 if self.reader.read_buf(&mut self.read).await.map_err(lost)? == 0 {
                     return Err("the other side closes the connection".to_owned());
