@@ -92,7 +92,7 @@ impl PeerSettings {
         self.url.as_ref().filter(|_| self.mode != Mode::Passive)
     }
 
-    /// Returns whether it is let in.
+    /// Returns whether the peer may connect.
     pub fn may_come(&self) -> bool {
         self.mode != Mode::Active
     }

@@ -38,7 +38,7 @@ pub struct Settings {
     pub rules: Vec<Rule>,
     /// The files of dictionaries for compression, by the names that rules give them.
     pub dictionaries: BTreeMap<String, PathBuf>,
-    /// Multicast. Without this section there is none.
+    /// Multicast. Off without this section.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub multicast: Option<MulticastSettings>,
     /// The limits on what flows take.
@@ -62,10 +62,10 @@ pub struct WaysIn {
     /// Ports that stand for a target behind the peer.
     #[serde(with = "as_text::list")]
     pub forward: Vec<Forward>,
-    /// Interception by TPROXY. Without this section there is none.
+    /// Interception by TPROXY. Off without this section.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tproxy: Option<TproxySettings>,
-    /// Interception by a TUN interface. Without this section there is none.
+    /// Interception by a TUN interface. Off without this section.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tun: Option<TunSettings>,
 }
@@ -91,7 +91,7 @@ impl Settings {
         self.peers.iter().find(|peer| peer.key().is_ok_and(|known| known == *key))
     }
 
-    /// Returns the keys of all peers that are let in.
+    /// Returns the keys of all peers that may connect.
     pub fn keys(&self) -> BTreeSet<PublicKey> {
         self.peers.iter().filter(|peer| peer.may_come()).filter_map(|peer| peer.key().ok()).collect()
     }

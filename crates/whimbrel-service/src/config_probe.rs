@@ -1,4 +1,4 @@
-//! What would fit in place of a value of the wrong kind. The parser is asked again, with another value in that place.
+//! Finds the kind of value that belongs in place of a wrong one, by parsing again with other values there.
 
 use std::ops::Range;
 

@@ -99,7 +99,7 @@ impl DialOptions {
     /// Decides which key to trust and opens the socket. `tell` is called with what people should know.
     ///
     /// # Errors
-    /// The options contradict one another, the peer is not known, the keys or the known peers cannot be used, or the
+    /// The options contradict each other, the peer is not known, the keys or the known peers cannot be used, or the
     /// system refuses the address.
     pub async fn prepare(self, tell: impl Fn(Notice)) -> Result<Dial, DialError> {
         if self.bind.is_some() && matches!(self.config.paths, Paths::Only(_)) {

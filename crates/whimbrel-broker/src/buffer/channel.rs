@@ -97,7 +97,7 @@ impl Channel {
         &self.settings
     }
 
-    /// Has another broker count as one that carries the channel, or no more.
+    /// Records whether another broker carries the channel.
     pub fn carry(&mut self, broker: BrokerId, carries: bool, now: Time) {
         let peers = &mut self.settings.peers;
         peers.retain(|peer| *peer != broker);

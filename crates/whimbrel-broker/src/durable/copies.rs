@@ -28,7 +28,7 @@ struct Sought {
 }
 
 impl Copies {
-    /// Nothing is confirmed. `own` is this run; so many of the `peers` have to confirm each message.
+    /// Creates the record with nothing confirmed. `own` is this run. `needed` of the `peers` must confirm each message.
     pub fn new(own: Origin, peers: &[BrokerId], needed: usize) -> Self {
         let confirmed = peers.iter().map(|peer| (*peer, Ranges::default())).collect();
         Self { own, needed, confirmed, sought: BTreeMap::new() }
@@ -64,7 +64,7 @@ impl Copies {
         number + usize::from(planted(Mutant::OneCopyCountsTwice)) >= self.needed
     }
 
-    /// Somebody waits for a message. Of another run, it is asked about from now on.
+    /// Records that a publisher waits for a message. If it belongs to another run, the peers are asked about it from now on.
     pub fn seek(&mut self, origin: Origin, sequence: u64) {
         if origin != self.own {
             self.sought.entry((origin, sequence)).or_default().waiting += 1;

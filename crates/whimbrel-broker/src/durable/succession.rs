@@ -1,6 +1,5 @@
 //! Which of several words about a durable subscription counts.
-//!
-//! Brokers hear of subscriptions in any order, and again and again. Whatever the order, all come to know the same.
+//! Brokers hear of subscriptions in any order, possibly repeatedly. Whatever the order, all reach the same state.
 
 use std::cmp::Ordering;
 

@@ -17,7 +17,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// Whether a message of so many bytes has to wait.
+    /// Returns whether a message of this many bytes must wait.
     pub fn is_full_for(&self, bytes: usize) -> bool {
         !self.told.is_empty() && (self.told.len() >= WINDOW || self.bytes + bytes > WINDOW_BYTES)
     }

@@ -25,7 +25,7 @@ pub(super) struct LastValues {
     noted: AtomicU64,
 }
 
-/// What a former run kept.
+/// The state that an earlier run left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Found {
     /// Values that were found.

@@ -24,7 +24,7 @@ impl Hub {
     }
 
     /// Meets a broker, called `name`, to which `ours` were described, and which has `theirs`, and can keep some of them on disk, if it says which.
-    /// Returns the channels that both have: these are exchanged from now on, and the broker is asked for what is missing of them.
+    /// Returns the channels that both have. They are exchanged from now on, and the broker is asked for missing messages.
     ///
     /// # Errors
     /// A channel that both have is not the same.
@@ -54,7 +54,7 @@ impl Hub {
         Ok(shared)
     }
 
-    /// A broker is none of the cluster any more, so that nothing is expected of it.
+    /// Removes a broker from the cluster, so that nothing is expected of it.
     pub fn part(&self, broker: BrokerId) {
         self.carry(broker, &[], |_| false);
         self.regions.forget(broker);

@@ -38,7 +38,7 @@ struct Entry {
     place: Place,
 }
 
-/// The subscriptions that take a message. It is passed to [`Table::matches`] again and again, so that its room is used again.
+/// The subscriptions that take a message. It is passed to each [`Table::matches`], so that its memory is reused.
 #[derive(Debug, Default)]
 pub struct Found {
     /// In no particular order. None comes twice.

@@ -38,6 +38,6 @@ pub struct PartitionReport {
     pub room: u64,
     /// Messages that were overwritten.
     pub overwritten: u64,
-    /// The age of the oldest message, seconds. None if there is none, or if it is far behind those of other partitions.
+    /// The age of the oldest message, seconds. None if the channel is empty, or if it is far behind those of other partitions.
     pub oldest_s: Option<f64>,
 }

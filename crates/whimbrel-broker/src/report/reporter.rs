@@ -66,7 +66,7 @@ impl Reporter {
         }
     }
 
-    /// Looks at how clients and links get on. Call it every [`LOOK`]. Returns what has changed.
+    /// Checks the progress of clients and links. Call it every [`LOOK`]. Returns what has changed.
     pub fn look(&self) -> Vec<Change> {
         let now = self.now();
         let looked = Duration::from_nanos(self.0.looked.swap(nanos(now), Ordering::Relaxed));

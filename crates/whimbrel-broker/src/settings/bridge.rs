@@ -76,7 +76,7 @@ pub struct RuleSection {
     /// The beginning that a topic loses on the way. Default: none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub strip: String,
-    /// The beginning that it gets on the way. Default: none.
+    /// The prefix that the topic is given on the way. Default: none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub prefix: String,
     /// 1, or 0 for messages that may get lost. Default: 1.

@@ -1,4 +1,4 @@
-//! What a broker would find when it starts: its keys and its store. Nothing is made or changed.
+//! Checks the keys and the store as a broker would find them when it starts. Nothing is created or changed.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};

@@ -12,7 +12,7 @@ pub(crate) fn standing(broker: &LinkReport) -> String {
     format!("not linked{away}{why}{}", next(broker))
 }
 
-/// What comes next, as the end of a sentence.
+/// Returns the next step as the end of a sentence.
 fn next(broker: &LinkReport) -> String {
     match (broker.state, broker.next_attempt_s) {
         (LinkState::Dialling, _) => "; it is being dialled".to_owned(),

@@ -130,7 +130,7 @@ impl Watched {
     }
 }
 
-/// Asks a service again and again. One that was found is asked until it does not answer.
+/// Polls a service. A discovered service is polled until it stops answering.
 async fn ask_on(control: PathBuf, is_found: bool, began: Instant, tell: mpsc::Sender<News>) {
     loop {
         let looked = match ask(&control, Request::Status).await {

@@ -8,7 +8,7 @@ use crate::mutants::{Mutant, planted};
 const ECN: u8 = 1;
 const DUPLICATES: u8 = 2;
 
-/// The most ranges in a SACK. The sender keeps no more, and the receiver refuses more.
+/// The most ranges in a SACK. The sender keeps at most this many, and the receiver refuses more.
 pub const MAX_RANGES: usize = 64;
 
 /// Counts of received packets by ECN mark, since the path began.

@@ -31,7 +31,7 @@ pub struct Share {
 }
 
 impl Budget {
-    /// A budget of so many flows and so many bytes.
+    /// Creates a budget of flows and bytes.
     pub fn new(flows: usize, memory: usize) -> Self {
         Self::with((flows, memory), None)
     }

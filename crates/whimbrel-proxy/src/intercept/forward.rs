@@ -1,4 +1,4 @@
-//! Fixed forwards: a port of this host stands for a target behind the peer, as with `ssh -L`.
+//! Fixed forwards: a port of this host leads to a target behind the peer, as with `ssh -L`.
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -11,7 +11,7 @@ use super::ingress::Ingress;
 use crate::policy::WayIn;
 use crate::protocol::Target;
 
-/// A port of this host that stands for a target: `ADDRESS:PORT=HOST:PORT`, or `PORT=HOST:PORT` on loopback.
+/// A port of this host that leads to a target: `ADDRESS:PORT=HOST:PORT`, or `PORT=HOST:PORT` on loopback.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forward {
     /// Where programs connect to.

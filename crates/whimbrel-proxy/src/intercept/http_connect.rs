@@ -15,8 +15,9 @@ use crate::policy::WayIn;
 use crate::protocol::{Outcome, Target};
 use crate::relay::Refused;
 
-/// How long a program may take to send its request, and how long that may be.
+/// The time within which a program must send its request.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// The most bytes of a request.
 const LONGEST: usize = 16 * 1024;
 const MOST_HEADERS: usize = 64;
 

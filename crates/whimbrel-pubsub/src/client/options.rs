@@ -106,7 +106,8 @@ impl Publish {
 pub enum Durability {
     /// Nothing: it begins live at each broker.
     Nondurable,
-    /// Its coverage, so that it recovers at each broker what it missed. The program has it from before, or it begins anew. Default: anew.
+    /// Its coverage, so that it recovers at each broker what it missed. The program passes a state it kept, or the subscription starts
+    /// over. Default: it starts over.
     SemiDurable(Option<SubscriptionState>),
     /// The broker keeps on disk what was not [acknowledged](super::Subscription::acknowledge), whoever is away.
     Durable {

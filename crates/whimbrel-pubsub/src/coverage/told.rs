@@ -19,7 +19,7 @@ pub struct Cover {
 pub struct Count {
     /// The number.
     pub number: u64,
-    /// Whether it is exact. Otherwise there are at most so many.
+    /// Whether the number is exact. Otherwise it is an upper bound.
     pub exact: bool,
 }
 
@@ -76,7 +76,7 @@ pub struct Outstanding {
     pub outstanding: u64,
     /// Messages that were overwritten.
     pub gone: Count,
-    /// Messages that exist and are not here yet: at most so many match.
+    /// Messages that exist and are not here yet: an upper bound of those that match.
     pub missing: u64,
 }
 

@@ -10,7 +10,8 @@ pub const WINDOW: u64 = 1_024;
 /// The most numbers of all publishers that are remembered, so that publishers without end take no memory without end.
 const MOST_NUMBERS: usize = 1 << 20;
 
-/// A publisher. It chooses a random id, a new one whenever it begins to count anew. A native client's begins with its key, so that brokers
+/// A publisher. It chooses a random id, a new one whenever it starts to count from the beginning. A native client's begins with its key, so
+/// that brokers
 /// refuse ids of others: every subscriber sees a publisher's id, and a message under its next number would take the place of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PublisherId(pub u128);

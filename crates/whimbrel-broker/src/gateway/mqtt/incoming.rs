@@ -114,7 +114,7 @@ impl Incoming {
 
     /// Waits for the messages at QoS 2 that are being stored. Returns those that came and were not released.
     ///
-    /// Of those that are stored the client will send no more than the identifier again, whether it was answered or not.
+    /// For a stored message the client sends only the identifier again, whether it was answered or not.
     pub(super) async fn into_received(mut self) -> BTreeMap<u16, Received> {
         self.once.give_up();
         while self.once.is_storing() {

@@ -33,7 +33,7 @@ pub struct Figures {
     pub segments: usize,
     /// The bytes of all segments.
     pub bytes: u64,
-    /// When the oldest message arrived, milliseconds since 1970. `None` if there is none.
+    /// The arrival time of the oldest message, milliseconds since 1970. `None` if the log is empty.
     pub oldest_ms: Option<u64>,
     /// The groups that were written since the log was opened. Each was synchronised once if `sync` is `always`.
     pub groups: u64,

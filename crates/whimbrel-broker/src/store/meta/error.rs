@@ -67,9 +67,9 @@ pub enum MetaError {
         most: usize,
     },
     /// There are too many of something.
-    #[error("there are {most} {what} already")]
+    #[error("there are already {most} {what}")]
     TooMany {
-        /// What.
+        /// The kind of entry.
         what: &'static str,
         /// How many.
         most: usize,

@@ -138,7 +138,7 @@ impl Interception {
         move |names| ruleset(names, &settings, has_ipv6, ingress.rules().all())
     }
 
-    /// Returns what serves programs, for ever, by these settings. `tell` hears if somebody took the table away, or if it
+    /// Returns a future that serves programs by these settings and never ends. `tell` hears if somebody took the table away, or if it
     /// could not be changed.
     ///
     /// # Errors

@@ -172,7 +172,7 @@ impl TunInterception {
         Ok(check_forwarding(&settings.interfaces)?)
     }
 
-    /// Returns what serves programs, for ever, by these settings. Until it runs, and once it was dropped, connections are refused.
+    /// Returns a future that serves programs by these settings and never ends. Until it runs, and once it was dropped, connections are refused.
     /// `tell` hears if somebody took the interface away, or what is intercepted could not be changed.
     ///
     /// # Errors
