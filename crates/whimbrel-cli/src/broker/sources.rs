@@ -24,18 +24,17 @@ pub(super) struct Sources {
     /// clients, every client on this host may, and nobody else.
     #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
     allow: Vec<PublicKey>,
-    /// Serve clients of MQTT 3.1.1 and 5 on this address and port, such as 127.0.0.1:1883. Port 0 takes any free one. Without --config, it is
+    /// Serve MQTT 3.1.1 and 5 clients on this address and port, such as 127.0.0.1:1883. Port 0 takes any free one. Without --config, it is
     /// an address of this host alone, and its clients may do everything [default: no MQTT].
     #[arg(long, value_name = "ADDR", value_parser = units::address)]
     mqtt: Option<SocketAddr>,
-    /// Serve clients of MQTT over WebSocket on this address and port, such as 127.0.0.1:8083, at the path /mqtt. What is said of --mqtt holds
-    /// for it, too. TLS is a matter of the file [default: no WebSocket].
+    /// Serve MQTT clients over WebSocket on this address and port, such as 127.0.0.1:8083, at the path /mqtt. The notes on --mqtt apply here, too. TLS needs a file [default: no WebSocket].
     #[arg(long, value_name = "ADDR", value_parser = units::address)]
     mqtt_websocket: Option<SocketAddr>,
-    /// Our own key file. It is made if it is missing [default: ~/.config/whimbrel/key].
+    /// Our own key file. It is created if it does not exist [default: ~/.config/whimbrel/key].
     #[arg(long, value_name = "FILE")]
     pub(super) key: Option<PathBuf>,
-    /// Read settings from this TOML file; options of the command line win over it. SIGHUP and `whimbrel reload` read it again. `whimbrel
+    /// Read settings from this TOML file; options on the command line override it. SIGHUP and `whimbrel reload` read it again. `whimbrel
     /// broker check FILE` checks it, and docs/broker.toml shows all settings.
     #[arg(long, value_name = "FILE")]
     pub(super) config: Option<PathBuf>,

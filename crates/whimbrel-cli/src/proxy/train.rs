@@ -33,7 +33,7 @@ pub(super) struct TrainCommand {
     /// Where to write the dictionary.
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
-    /// Replace FILE if it is there. Flows are compressed with a dictionary only while both ends have the same.
+    /// Replace FILE if it exists. Flows are compressed with a dictionary only while both ends have the same.
     #[arg(long)]
     force: bool,
     /// The size of the dictionary, 1 KB to 256 KB. 16 KB suits records of up to a few KB.

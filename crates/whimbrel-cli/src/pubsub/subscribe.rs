@@ -29,7 +29,7 @@ pub struct SubCommand {
     filter: Option<String>,
     #[command(flatten)]
     brokers: BrokerOptions,
-    /// Receive only messages whose properties this condition takes, in the language of JMS. docs/selectors.md describes it.
+    /// Receive only messages whose properties match this condition, in the language of JMS. docs/selectors.md describes it.
     #[arg(long, value_name = "CONDITION")]
     selector: Option<String>,
     /// Keep nothing: begin with what is published from now on, at each broker.
@@ -41,7 +41,7 @@ pub struct SubCommand {
     /// Have the broker keep on disk, under this name, what was not received yet. The name belongs to our key.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["nondurable", "semi_durable", "from_held"])]
     durable: Option<String>,
-    /// End the durable subscription: the broker keeps nothing more for it.
+    /// End the durable subscription, so that the broker keeps nothing for it.
     #[arg(long, requires = "durable")]
     end: bool,
     /// Keep in this file what was received, so that the next run recovers what was missed.
