@@ -2,7 +2,7 @@
 //!
 //! The language is that of JMS 2.0 (section 3.8), a subset of SQL-92: `price > 10 AND sector = 'fish'`. Its logic has three values. What
 //! is said of an absent property is unknown, and only a selector that is true takes the message. docs/selectors.md is the page for
-//! users, and docs/decisions/0042-selectors.md says what was decided where JMS is silent.
+//! users, and it also says what was decided where JMS is silent.
 //!
 //! A text is parsed once, into a short program in postfix order. Evaluating runs it from left to right on a small stack: it
 //! neither recurses nor allocates. The same program is read from left to right to print the selector, and to find out which values of a
