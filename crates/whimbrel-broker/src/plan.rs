@@ -1,4 +1,4 @@
-//! How large a buffer has to be.
+//! The required size of a buffer.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ pub struct Plan {
     pub rate: f64,
     /// Bytes of an encoded message, on average.
     pub size: u64,
-    /// How long a subscriber is away, on average. Absences are taken to be memoryless, as in the paper.
+    /// The mean time for which a subscriber is away. Absences are taken to be memoryless, as in the paper.
     pub absence: Duration,
     /// The share of time for which a subscriber is away, 0 to 1.
     pub away: f64,
@@ -30,7 +30,7 @@ impl Plan {
         self.messages().saturating_mul(self.size)
     }
 
-    /// How long a message stays.
+    /// Returns the time for which a message stays.
     pub fn reach(&self) -> Duration {
         Duration::try_from_secs_f64(self.messages() as f64 / self.rate).unwrap_or(Duration::MAX)
     }

@@ -1,4 +1,4 @@
-//! How often a peer may have something sent, as a bucket without a clock.
+//! The rate at which a peer may have something sent, as a bucket without a clock.
 
 use std::time::{Duration, Instant};
 

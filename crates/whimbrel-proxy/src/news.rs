@@ -29,9 +29,9 @@ pub enum News {
     Refused {
         /// Its key.
         key: PublicKey,
-        /// Where it is, if that is known.
+        /// Its address, if that is known.
         from: Option<SocketAddr>,
-        /// How many before it were not told.
+        /// The number of earlier ones that were not reported.
         others: u64,
     },
     /// Hosts behind this interface are to be served, and there is none of this name.

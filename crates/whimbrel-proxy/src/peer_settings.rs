@@ -16,7 +16,7 @@ pub struct PeerSettings {
     /// Its name in the status and in logs. Default: its key.
     #[serde(default)]
     pub name: Option<String>,
-    /// Where it is dialled, with its key.
+    /// The address at which it is dialled, with its key.
     #[serde(default)]
     pub url: Option<PeerUrl>,
     /// Its key, if it is not dialled.

@@ -19,7 +19,7 @@ pub struct TcpConnector {
     pub identity: Identity,
     /// The pre-shared key.
     pub psk: Option<Secret>,
-    /// Where peers connect to. It does not block.
+    /// The socket that peers connect to. It does not block.
     pub listener: Option<std::net::TcpListener>,
 }
 

@@ -24,13 +24,13 @@ use crate::text::as_text;
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// How programs' connections come in.
+    /// The ways in for programs' connections.
     #[serde(rename = "in")]
     pub ways_in: WaysIn,
     /// The peers.
     #[serde(rename = "peer")]
     pub peers: Vec<PeerSettings>,
-    /// Where to listen for peers. Without this section, the proxy only dials.
+    /// The addresses to listen on for peers. Without this section, the proxy only dials.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub listen: Option<Listen>,
     /// The rules that decide on flows. The first that matches decides. Without any, everything is carried.
@@ -49,7 +49,7 @@ pub struct Settings {
     pub service: ServiceSettings,
 }
 
-/// How programs' connections come in. Without any, the proxy only serves its peers.
+/// The ways in for programs' connections. Without any, the proxy only serves its peers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct WaysIn {

@@ -13,7 +13,7 @@ use crate::key::{
 };
 use crate::notice::Notice;
 
-/// Which peer to connect to, and as whom. Everything else is in [`config`](field@DialOptions::config).
+/// The peer to connect to, and the identity to use. Everything else is in [`config`](field@DialOptions::config).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DialOptions {
@@ -240,7 +240,7 @@ impl Dial {
 pub struct NoAnswer {
     /// The host or address, and the port.
     pub address: String,
-    /// How long an answer was waited for.
+    /// The time spent waiting for an answer.
     pub wait: Duration,
     /// Our public key.
     pub own: PublicKey,

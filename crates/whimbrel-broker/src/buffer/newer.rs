@@ -1,4 +1,4 @@
-//! Which of two messages is newer.
+//! Tells which of two messages is newer.
 
 use whimbrel_pubsub::message::{Hlc, Message, Origin, Publication, Stamp};
 

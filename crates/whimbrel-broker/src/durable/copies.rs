@@ -1,4 +1,4 @@
-//! Which brokers have messages on disk.
+//! The brokers that have messages on disk.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,7 +34,7 @@ impl Copies {
         Self { own, needed, confirmed, sought: BTreeMap::new() }
     }
 
-    /// How many other brokers have to confirm a message.
+    /// Returns the number of other brokers that must confirm a message.
     pub fn needed(&self) -> usize {
         self.needed
     }

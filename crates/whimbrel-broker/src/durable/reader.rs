@@ -14,10 +14,10 @@ use crate::buffer::Picks;
 use crate::roaming::reading::Reading;
 use crate::store::{Batch, Entry, Position, Record};
 
-/// How a reader begins.
+/// The start of a reader.
 #[derive(Debug)]
 pub struct Begin {
-    /// Which messages are wanted.
+    /// The messages that are wanted.
     pub picks: Arc<dyn Picks>,
     /// Whether all messages of the channel are: counts of those that are gone are exact then.
     pub is_whole: bool,

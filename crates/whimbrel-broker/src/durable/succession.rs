@@ -1,4 +1,4 @@
-//! Which of several words about a durable subscription counts.
+//! The rules by which one of several reports about a durable subscription counts.
 //! Brokers hear of subscriptions in any order, possibly repeatedly. Whatever the order, all reach the same state.
 
 use std::cmp::Ordering;
@@ -12,14 +12,14 @@ use crate::mutants::{Mutant, planted};
 pub struct Life {
     /// When it was made, by the clock of the broker that made it: milliseconds since 1970, times 65,536, and a random rest. 0: not known.
     pub born: u64,
-    /// How often it was attached.
+    /// The number of times it was attached.
     pub generation: u64,
 }
 
 /// An attachment of a subscription, at a broker. Of two in one life, the greater goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Claim {
-    /// How often the subscription was attached, this time included.
+    /// The number of times the subscription was attached, this time included.
     pub generation: u64,
     /// The broker that serves it.
     pub broker: BrokerId,

@@ -1,4 +1,4 @@
-//! Which broker carries which channels.
+//! The channels that each broker carries.
 //!
 //! Brokers describe their channels to each other. They exchange those that both have, and know of the others who has them.
 

@@ -1,6 +1,6 @@
 use std::fmt;
 
-/// How much one client, and all together, may subscribe to.
+/// The limits on subscriptions of one client and of all together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Subscriptions of one client. Default: 10,000.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SubscriberReports {
-    /// How many of all are slow.
+    /// The number of slow ones among all.
     pub slow: u64,
     /// The rows: the slow ones first, then by lag and losses.
     pub list: Vec<SubscriberReport>,

@@ -52,7 +52,7 @@ impl Selection {
         self.selector.as_ref()
     }
 
-    /// How much of a partition with this rule can be selected.
+    /// Returns the part of a partition with this rule that can be selected.
     pub fn reach(&self, rule: &PartitionRule) -> Reach {
         if !self.filter.overlaps(rule.filter()) {
             return Reach::None;

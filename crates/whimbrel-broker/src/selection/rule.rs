@@ -1,4 +1,4 @@
-//! Which messages belong to a partition.
+//! The rule for the messages that belong to a partition.
 
 use std::ops::{Bound, RangeBounds};
 

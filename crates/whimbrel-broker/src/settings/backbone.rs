@@ -52,7 +52,7 @@ pub struct NatsSection {
     /// The file of its private key, in PEM.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<PathBuf>,
-    /// How long a broker that is silent still counts as one that may have what is missing here. Default: 24 h.
+    /// The time for which a silent broker still counts as one that may have missing messages. Default: 24 h.
     #[serde(default = "forget_after", with = "as_text::duration")]
     pub forget_after: Duration,
 }

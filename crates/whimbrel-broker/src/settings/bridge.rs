@@ -55,7 +55,7 @@ pub struct BridgeSection {
     /// The time without a packet after which the other broker is asked whether it is there. Default: 15 s.
     #[serde(default = "keep_alive", with = "as_text::duration")]
     pub keep_alive: Duration,
-    /// How long the other broker is to keep messages for this one. Default: 24 h. MQTT 3.1.1 has no such time.
+    /// The time for which the other broker keeps messages for this one. Default: 24 h. MQTT 3.1.1 has no such time.
     #[serde(default = "session", with = "as_text::duration")]
     pub session: Duration,
     /// The rules for messages to the other broker. Default: none.

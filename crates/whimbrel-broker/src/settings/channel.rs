@@ -29,7 +29,7 @@ pub struct ChannelSection {
     /// Its topics. Default: all.
     #[serde(default = "all", with = "filters")]
     pub topics: Vec<TopicFilter>,
-    /// How long a message that exists may take to come, before subscriptions are told that its fate is unknown. Default: 10 s.
+    /// The time within which a message that exists must arrive, before subscriptions are told that its fate is unknown. Default: 10 s.
     #[serde(default = "unknown_after", with = "as_text::duration")]
     pub unknown_after: Duration,
     /// The most topics with a last value. Default: 100,000.
@@ -47,7 +47,7 @@ pub struct ChannelSection {
     /// On how many brokers' disks a message of a durable channel is when its publisher is acknowledged. Default: 2 if there are peers, else 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<usize>,
-    /// How long a message may wait for that until it is refused. Default: 10 s.
+    /// The longest wait for that, after which a message is refused. Default: 10 s.
     #[serde(default = "acknowledge_within", with = "as_text::duration")]
     pub acknowledge_within: Duration,
     /// The length of a file of its log, 4 KiB to 1 GiB. Default: 64 MiB.
@@ -56,7 +56,7 @@ pub struct ChannelSection {
     /// The most bytes of its log. Default: no bound.
     #[serde(default, with = "as_text::optional_bytes", skip_serializing_if = "Option::is_none")]
     pub max_bytes: Option<u64>,
-    /// How long its log keeps a message at most. Default: no bound.
+    /// The longest time for which its log keeps a message. Default: no bound.
     #[serde(default, with = "as_text::optional_duration", skip_serializing_if = "Option::is_none")]
     pub max_age: Option<Duration>,
     /// The partitions. A message belongs to the first that takes it, or else to the last. Default: one.
@@ -92,18 +92,18 @@ pub struct PartitionSection {
     /// As many messages as are published in this time at the present rate, within the other bounds. Default: it does not follow the rate.
     #[serde(default, with = "as_text::optional_duration", skip_serializing_if = "Option::is_none")]
     pub follow: Option<Duration>,
-    /// Which message gives way when it is full. Default: lrp.
+    /// The policy that chooses the message to overwrite when it is full. Default: lrp.
     #[serde(default, with = "word")]
     pub policy: PolicyName,
     /// The part for recent messages under policy pwp, percent. Default: 80.
     #[serde(default = "recent")]
     pub recent_percent: u8,
-    /// How long a message keeps its place among the important ones under policy pwp. Default: 48 s.
+    /// The time for which a message keeps its place among the important ones under policy pwp. Default: 48 s.
     #[serde(default = "lifetime", with = "as_text::duration")]
     pub lifetime: Duration,
 }
 
-/// Which message of a full partition gives way.
+/// The policy that chooses the message to overwrite in a full partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PolicyName {
     /// The least recently published.

@@ -38,11 +38,11 @@ pub struct Settings {
     /// The permissions of clients that are not listed. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub other_clients: Option<OtherClients>,
-    /// Where durable channels and subscriptions are kept.
+    /// The store of durable channels and subscriptions.
     pub store: StoreSection,
     /// Where to listen.
     pub listen: ListenSettings,
-    /// Where clients of MQTT come in.
+    /// The addresses for MQTT clients.
     pub mqtt: MqttSection,
     /// Bridges to MQTT brokers of others. Default: none.
     #[serde(rename = "bridge")]

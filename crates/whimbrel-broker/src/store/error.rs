@@ -63,11 +63,11 @@ impl StoreError {
 pub struct Damage {
     /// The file.
     pub file: PathBuf,
-    /// Where the damage begins, bytes from the beginning.
+    /// The offset at which the damage begins.
     pub offset: u64,
     /// A description of the damage.
     pub why: &'static str,
-    /// Where reading can go on behind it. What lies between is lost, at most 128 messages.
+    /// The offset at which reading can continue behind it. What lies between is lost, at most 128 messages.
     pub resume: Option<Position>,
 }
 
@@ -112,7 +112,7 @@ pub enum Notice {
     Cut {
         /// The file.
         file: PathBuf,
-        /// Where it was cut.
+        /// The offset at which it was cut.
         offset: u64,
         /// The bytes that were cut off.
         bytes: u64,

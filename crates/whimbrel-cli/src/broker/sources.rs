@@ -1,4 +1,4 @@
-//! Where the settings of a broker come from.
+//! The sources of a broker's settings.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! How an exchange ends: properly, once both inputs have ended and were written at the other end, or early.
+//! The end of an exchange: properly, once both inputs have ended and were written at the other end, or early.
 
 use anyhow::{Error, anyhow, bail};
 use whimbrel::EventsError;

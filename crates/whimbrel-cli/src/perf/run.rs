@@ -207,7 +207,7 @@ struct Measurement {
     plan: Plan,
     clock: Option<String>,
     screen: Screen,
-    /// How long to wait for a peer out of reach.
+    /// The time to wait for a peer out of reach.
     patience: Duration,
 }
 

@@ -69,7 +69,7 @@ pub(super) struct Source<'a> {
     progress: Option<Interval>,
     urgent: UrgentSent,
     one_clock: Option<bool>,
-    /// How long to wait for a peer out of reach.
+    /// The time to wait for a peer out of reach.
     patience: Duration,
     /// The deadline for the sink's first answer.
     hello_by: Option<Instant>,

@@ -1,4 +1,4 @@
-//! Where the settings of a proxy come from.
+//! The sources of a proxy's settings.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Which brokers to use, and with which key.
+//! The brokers to use, and the key.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

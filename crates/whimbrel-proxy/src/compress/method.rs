@@ -1,4 +1,4 @@
-//! How bytes are compressed: an algorithm and a level.
+//! The compression of bytes: an algorithm and a level.
 
 use std::fmt;
 use std::str::FromStr;

@@ -14,9 +14,9 @@ use crate::protocol::Target;
 /// A port of this host that leads to a target: `ADDRESS:PORT=HOST:PORT`, or `PORT=HOST:PORT` on loopback.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forward {
-    /// Where programs connect to.
+    /// The address that programs connect to.
     pub listen: SocketAddr,
-    /// Where the peer connects to.
+    /// The target that the peer connects to.
     pub target: Target,
 }
 

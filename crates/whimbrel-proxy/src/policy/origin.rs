@@ -1,4 +1,4 @@
-//! How a flow came to the proxy: by which way in, on which interface, and with which DSCP. What a way in cannot know is
+//! The origin of a flow: its way in, its interface, and its DSCP. What a way in cannot know is
 //! unknown, and no rule that asks for it matches.
 
 use std::fmt;

@@ -45,7 +45,7 @@ pub struct Announcement {
     pub remote: Target,
     /// Whether they go to the program, from the remote. Otherwise they come from the program.
     pub to_program: bool,
-    /// How the receiver should send what comes back, in the opinion of the sender.
+    /// The manner in which the sender asks the receiver to send replies.
     pub manner: Manner,
     /// The proxy that has heard them on a link, if the remote is a group. They are sent on there, and nothing comes back.
     pub heard_by: Option<ProxyInstance>,

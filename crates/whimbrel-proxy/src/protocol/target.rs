@@ -1,4 +1,4 @@
-//! Where a flow goes.
+//! The target of a flow.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};

@@ -27,10 +27,10 @@ pub struct Limits {
     /// The most bytes that flows hold by `hold_bytes` of their rules while their peers cannot be reached, all together. Default 256 MB.
     #[serde(with = "as_text::bytes")]
     pub hold_memory: usize,
-    /// How long a proxy that is stopped waits for its flows to end. Default 5 s. Then they are reset.
+    /// The time that a stopping proxy gives its flows to end before it resets them. Default 5 s.
     #[serde(with = "as_text::duration")]
     pub drain: Duration,
-    /// How long connecting to a target may take. Default 15 s.
+    /// The time within which connecting to a target must succeed. Default 15 s.
     #[serde(with = "as_text::duration")]
     pub connect_timeout: Duration,
     /// After this time without a byte in either direction a TCP flow is reset. Default 2 h 4 min (RFC 5382 section 5).

@@ -11,7 +11,7 @@ use crate::message::{Draft, Index, Message, MessageError, Publication, Publisher
 use crate::property::Properties;
 use crate::topic::Subscribed;
 
-/// How a client reaches its brokers.
+/// The way in which a client reaches its brokers.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ClientOptions {
@@ -19,7 +19,7 @@ pub struct ClientOptions {
     pub brokers: Vec<Url>,
     /// The client's name, for the brokers' status and logs. Default: empty.
     pub name: String,
-    /// How long a broker may take to answer before the next is tried. Default: 5 s.
+    /// The time within which a broker must answer before the next is tried. Default: 5 s.
     pub patience: Duration,
     /// After how long without any broker the client gives up. Default: never.
     pub give_up_after: Option<Duration>,
@@ -136,7 +136,7 @@ pub struct Subscribing {
     pub durability: Durability,
     /// Whether a subscription whose state covers nothing yet begins with all that is held. Default: no, it begins live.
     pub from_held: bool,
-    /// How it gets what it missed. Default: first.
+    /// The way in which it recovers missed messages. Default: first.
     pub recover: Recover,
     /// Its treatment if it is too slow. Default: it waits.
     pub slow: Slow,

@@ -35,7 +35,7 @@ pub enum Event {
     Lost {
         /// Their fate.
         fate: Fate,
-        /// How many they are.
+        /// Their number.
         count: Count,
     },
     /// It has got what it missed.

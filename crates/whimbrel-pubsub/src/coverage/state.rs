@@ -41,7 +41,7 @@ pub struct SubscriptionState {
     coverage: Coverage,
 }
 
-/// How a subscriber treats something that a broker told it.
+/// A subscriber's verdict on something that a broker told it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
     /// It is a message to hand on.
@@ -79,7 +79,7 @@ impl SubscriptionState {
         &self.subscription
     }
 
-    /// How often the subscription was attached. Of two devices with one state, brokers serve the one with the higher number.
+    /// Returns the number of times the subscription was attached. Of two devices with one state, brokers serve the one with the higher number.
     pub fn generation(&self) -> u64 {
         self.generation
     }

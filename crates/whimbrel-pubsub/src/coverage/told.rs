@@ -94,7 +94,7 @@ pub struct Recovered {
 /// Something a broker tells a subscription, about one channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Told {
-    /// How many there are to come.
+    /// The number of messages to come.
     Outstanding(Outstanding),
     /// A message.
     Delivery(Delivery),
@@ -102,11 +102,11 @@ pub enum Told {
     Covers(Cover),
     /// Messages that are not delivered.
     Fate {
-        /// Which they may be.
+        /// The messages that it may concern.
         cover: Cover,
         /// Their fate.
         fate: Fate,
-        /// How many of them match.
+        /// The number of them that match.
         count: Count,
         /// Whether the cover is closed. Only what is unknown may stay open.
         closed: bool,

@@ -113,7 +113,7 @@ impl Message {
         self.index
     }
 
-    /// How long after its publication the message is wanted.
+    /// Returns the lifetime of the message, counted from its publication.
     pub fn lifetime(&self) -> Option<Duration> {
         self.has(LIFETIME).then(|| Duration::from_millis(self.lifetime.into()))
     }

@@ -1,4 +1,4 @@
-//! How important a message is.
+//! The importance of a message.
 
 use super::error::MessageError;
 

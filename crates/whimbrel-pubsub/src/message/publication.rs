@@ -1,4 +1,4 @@
-//! Which message of a publisher it is, and what was published before.
+//! The number of a message among those of its publisher.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ fn half(key: &[u8; 32]) -> u64 {
     u64::from_be_bytes(std::array::from_fn(|at| key[at]))
 }
 
-/// Which message of which publisher a message is. A message that is published again after a reconnect has the same.
+/// The publisher of a message and the message's number. A message that is published again after a reconnect keeps both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Publication {
     /// The publisher.

@@ -44,7 +44,7 @@ pub enum AskError {
     TooLong {
         /// The path of the socket.
         path: PathBuf,
-        /// How many bytes an answer may have.
+        /// The most bytes of an answer.
         longest: u64,
     },
     /// The service refused the request, for this reason.

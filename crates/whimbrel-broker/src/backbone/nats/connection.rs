@@ -20,7 +20,7 @@ pub struct NatsReport {
     pub server: Option<String>,
     /// The subjects that the brokers of the cluster use.
     pub subjects: String,
-    /// How often a connection was made.
+    /// The number of connections made.
     pub connections: u64,
     /// Messages that were published here and went to the servers.
     pub published: u64,

@@ -18,7 +18,7 @@ pub struct Facts {
     pub bytes: u64,
 }
 
-/// How much a partition has room for, or holds.
+/// The amount that a partition has room for, or holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Room {
     /// Messages.

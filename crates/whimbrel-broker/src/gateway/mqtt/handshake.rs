@@ -1,4 +1,4 @@
-//! How a client connects.
+//! The connection of a client.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -42,7 +42,7 @@ pub struct AttachDurable {
     pub owner: Vec<u8>,
     /// The client's name for it.
     pub name: String,
-    /// How often it was attached, this time included. 0: once more than is known.
+    /// The number of times it was attached, this time included. 0: once more than is known.
     pub generation: u64,
     /// The messages that the subscriber has.
     pub coverage: Coverage,

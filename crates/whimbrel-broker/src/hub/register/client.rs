@@ -1,4 +1,4 @@
-//! How a client is named to those who run the broker.
+//! The name of a client in reports to operators.
 
 use std::net::SocketAddr;
 

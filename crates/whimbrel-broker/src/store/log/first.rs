@@ -1,4 +1,4 @@
-//! Where a subscription has to begin to read.
+//! The position from which a subscription has to read.
 
 use whimbrel_pubsub::coverage::Range;
 use whimbrel_pubsub::message::Origin;

@@ -1,4 +1,4 @@
-//! Which messages of an origin a log has.
+//! The messages of an origin that a log has.
 
 use whimbrel_pubsub::coverage::{Range, Ranges};
 use whimbrel_pubsub::message::Origin;

@@ -154,7 +154,8 @@ impl Meta {
         Ok(closed)
     }
 
-    /// How many messages of a range some durable subscription of the channel does not cover: what [`Log::trim`](crate::store::Log::trim) asks.
+    /// Returns the number of messages of a range that some durable subscription of the channel does not cover: what
+    /// [`Log::trim`](crate::store::Log::trim) asks.
     pub fn uncovered(&self, channel: ChannelId, origin: Origin, range: Range) -> u64 {
         self.writer.state().uncovered(channel, origin, range)
     }

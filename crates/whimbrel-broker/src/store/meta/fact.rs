@@ -39,7 +39,7 @@ pub enum Fact {
         name: SubscriptionName,
         /// Its life.
         life: Life,
-        /// How long that is still remembered.
+        /// The time for which that is still remembered.
         left: Duration,
     },
 }

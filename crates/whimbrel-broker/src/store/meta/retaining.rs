@@ -44,7 +44,7 @@ impl Meta {
         self.writer.write_later();
     }
 
-    /// How far the last values speak for the channel's log. `None`: that was never noted.
+    /// Returns the position up to which the last values cover the channel's log. `None`: it was never recorded.
     pub fn values_until(&self, channel: ChannelId) -> Option<Position> {
         self.writer.state().values.marked(channel).map(Position)
     }

@@ -57,7 +57,7 @@ pub struct DurableSubscription {
     pub selector: Option<String>,
     /// The durable channels that the filter reaches. Their segments wait for this subscription.
     pub channels: Vec<ChannelId>,
-    /// How often it was attached. The higher of two wins.
+    /// The number of times it was attached. The higher of two wins.
     pub generation: u64,
     /// When it was made, as [`Life`] counts. It tells it from others that had the same name.
     pub born: u64,

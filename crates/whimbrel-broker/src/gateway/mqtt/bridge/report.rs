@@ -24,7 +24,7 @@ pub struct BridgeReport {
     pub connected_s: Option<f64>,
     /// The version of MQTT that is spoken, `5` or `3.1.1`.
     pub version: Option<String>,
-    /// How often a connection was made.
+    /// The number of connections made.
     pub connections: u64,
     /// Messages that were published here and that the bridge has yet to look at. Its rules may carry fewer.
     pub waiting: u64,

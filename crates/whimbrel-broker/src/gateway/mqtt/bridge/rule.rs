@@ -1,4 +1,4 @@
-//! Which messages a bridge carries, and under which topics.
+//! The messages that a bridge carries, and their topics.
 
 use whimbrel_pubsub::topic::TopicFilter;
 
