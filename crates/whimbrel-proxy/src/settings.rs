@@ -318,7 +318,7 @@ mod tests {
             (format!("[in]\nforward = ['80']\n{peer}"), "is not a forward"),
             (format!("{socks}{peer}[limits]\nmax_connecting_per_peer = 0"), "would wait forever"),
             (format!("[in.tproxy]\n{peer}"), "intercepts nothing"),
-            (format!("[multicast]\ninterfaces = ['lan0']\ngroups = ['10.0.0.1:5']\n{peer}"), "no group"),
+            (format!("[multicast]\ninterfaces = ['lan0']\ngroups = ['10.0.0.1:5']\n{peer}"), "not a group"),
             ("[multicast]\ninterfaces = ['lan0']\ngroups = ['239.0.0.1:5']".to_owned(), "no peer to carry"),
             (format!("[in.tun]\n{peer}"), "[in.tun] intercepts nothing"),
             (format!("[in.tun]\nroutes = ['10.0.0.0/33']\n{peer}"), "proxy.toml:2:"),

@@ -489,7 +489,7 @@ mod tests {
             (&short, Some(5), Some(true), "do not carry the time"),
             (&long, Some(5), Some(false), "share no clock"),
             (&long, Some(0), Some(false), "nothing arrived"),
-            (&long, None, None, "nothing was heard"),
+            (&long, None, None, "the receiver did not report"),
             (&long, Some(5), None, "figures did not arrive"),
         ] {
             let said = why_no_latency(plan, messages, one_clock);

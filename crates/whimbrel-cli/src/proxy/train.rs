@@ -191,7 +191,7 @@ mod tests {
         let forced = run(&["--force"]);
         let replaced = std::fs::read(&out).unwrap();
         std::fs::remove_dir_all(folder).unwrap();
-        assert!(refused.contains("is there already") && refused.contains("--force"), "{refused}");
+        assert!(refused.contains("exists already") && refused.contains("--force"), "{refused}");
         assert_eq!((kept, forced), (b"mine".to_vec(), Ok(())));
         assert_ne!(replaced, b"mine");
     }
