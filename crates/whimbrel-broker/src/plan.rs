@@ -18,14 +18,14 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The messages that the buffer has to hold: rate × absence × ln(away / loss). The policy is `lrp`, with which a message stays until
+    /// Returns the messages that the buffer has to hold: rate × absence × ln(away / loss). The policy is `lrp`, with which a message stays until
     /// that many others have been published.
     pub fn messages(&self) -> u64 {
         let times = (self.away / self.loss).ln().max(0.0);
         (self.rate * self.absence.as_secs_f64() * times).ceil() as u64
     }
 
-    /// The bytes of these messages.
+    /// Returns the bytes of these messages.
     pub fn bytes(&self) -> u64 {
         self.messages().saturating_mul(self.size)
     }

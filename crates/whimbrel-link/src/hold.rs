@@ -22,7 +22,7 @@ impl Hold {
         (!length.is_zero() && length < every).then_some(Self { length, every })
     }
 
-    /// The share of the time in which the link is suspended.
+    /// Returns the share of the time in which the link is suspended.
     pub fn share(&self) -> f64 {
         self.length.as_secs_f64() / self.every.as_secs_f64()
     }

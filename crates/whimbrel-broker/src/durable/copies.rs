@@ -54,7 +54,7 @@ impl Copies {
         }
     }
 
-    /// Whether enough brokers have a message.
+    /// Returns whether enough brokers have a message.
     pub fn is_enough(&self, origin: Origin, sequence: u64) -> bool {
         let number = if origin == self.own {
             self.confirmed.values().filter(|confirmed| confirmed.contains(sequence)).count()
@@ -81,7 +81,7 @@ impl Copies {
         }
     }
 
-    /// The messages of other runs that are waited for and that not enough brokers have, as ranges, at most `most` of them.
+    /// Returns the messages of other runs that are waited for and that not enough brokers have, as ranges, at most `most` of them.
     pub fn sought(&self, most: usize) -> Vec<(Origin, Ranges)> {
         let mut sought: BTreeMap<Origin, Ranges> = BTreeMap::new();
         let open = self.sought.iter().filter(|(_, sought)| sought.by.len() < self.needed);

@@ -50,7 +50,7 @@ pub enum Step {
 }
 
 impl Life {
-    /// Whether both are one life. One whose birth is not known may be any.
+    /// Returns whether both are one life. One whose birth is not known may be any.
     pub fn is_same(self, other: Self) -> bool {
         self.born == other.born || self.born == 0 || other.born == 0
     }
@@ -62,7 +62,7 @@ impl Life {
 }
 
 impl Claim {
-    /// Whether it has to end for the sake of another one.
+    /// Returns whether it has to end for the sake of another one.
     pub fn gives_way_to(self, other: Self) -> bool {
         if planted(Mutant::OlderGenerationWins) {
             return self > other;
@@ -72,7 +72,7 @@ impl Claim {
 }
 
 impl Known {
-    /// The life, whether it has ended or not.
+    /// Returns the life, whether it has ended or not.
     pub fn life(self) -> Option<Life> {
         match self {
             Self::Nothing => None,

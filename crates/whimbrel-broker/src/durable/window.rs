@@ -38,12 +38,12 @@ impl Window {
         });
     }
 
-    /// The number of messages.
+    /// Returns the number of messages.
     pub fn len(&self) -> usize {
         self.told.len()
     }
 
-    /// Whether all is acknowledged.
+    /// Returns whether all is acknowledged.
     pub fn is_empty(&self) -> bool {
         self.told.is_empty()
     }

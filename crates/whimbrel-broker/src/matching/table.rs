@@ -64,7 +64,7 @@ pub struct Held {
 }
 
 impl Table {
-    /// An empty table.
+    /// Creates an empty table.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         Self { limits, ..Self::default() }
@@ -152,7 +152,7 @@ impl Table {
         });
     }
 
-    /// The number of subscriptions.
+    /// Returns the number of subscriptions.
     #[must_use]
     pub fn len(&self) -> usize {
         self.slots.len()

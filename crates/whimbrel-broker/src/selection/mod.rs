@@ -42,12 +42,12 @@ impl Selection {
         Self { filter, selector, shape }
     }
 
-    /// The filter.
+    /// Returns the filter.
     pub fn filter(&self) -> &TopicFilter {
         &self.filter
     }
 
-    /// The selector.
+    /// Returns the selector.
     pub fn selector(&self) -> Option<&Arc<Selector>> {
         self.selector.as_ref()
     }

@@ -72,19 +72,19 @@ impl SelectorError {
         &self.fault
     }
 
-    /// The place of the fault: the number of bytes before it.
+    /// Returns the place of the fault: the number of bytes before it.
     #[must_use]
     pub fn position(&self) -> usize {
         self.position
     }
 
-    /// The line of the fault, from 1 on.
+    /// Returns the line of the fault, from 1 on.
     #[must_use]
     pub fn line(&self) -> usize {
         self.line
     }
 
-    /// The column of the fault in characters, from 1 on.
+    /// Returns the column of the fault in characters, from 1 on.
     #[must_use]
     pub fn column(&self) -> usize {
         self.column

@@ -76,25 +76,25 @@ impl Selector {
         evaluate::evaluate(&self.ops, self.stack, message)
     }
 
-    /// The values that property `name` may have in a message for which the selector is true. It may allow more than these, never less.
+    /// Returns the values that property `name` may have in a message for which the selector is true. It may allow more than these, never less.
     #[must_use]
     pub fn implied(&self, name: &str) -> Reach {
         implied::implied(&self.ops, name)
     }
 
-    /// The values that property `name` may have in a message for which the selector is false. It may allow more than these, never less.
+    /// Returns the values that property `name` may have in a message for which the selector is false. It may allow more than these, never less.
     #[must_use]
     pub fn excluded(&self, name: &str) -> Reach {
         implied::excluded(&self.ops, name)
     }
 
-    /// The bytes of memory that the selector takes, about.
+    /// Returns the bytes of memory that the selector takes, about.
     #[must_use]
     pub fn held(&self) -> usize {
         self.ops.iter().map(|op| size_of::<Op>() + op.held()).sum()
     }
 
-    /// The properties that the selector reads, in the order of the text. One may come several times.
+    /// Returns the properties that the selector reads, in the order of the text. One may come several times.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.ops.iter().filter_map(|op| match op {
             Op::Load(name) => Some(&**name),

@@ -30,7 +30,7 @@ impl Default for StoreSection {
 }
 
 impl StoreSection {
-    /// The place for the broker with this key.
+    /// Returns the place for the broker with this key.
     pub fn place(&self, key: &PublicKey) -> StorePlace {
         let folder = match &self.folder {
             Some(folder) => Ok(folder.clone()),

@@ -67,7 +67,7 @@ pub struct BrokerSection {
 }
 
 impl Settings {
-    /// The channels with their rules.
+    /// Returns the channels with their rules.
     ///
     /// # Errors
     /// They contradict each other, or one has a mistake.
@@ -117,7 +117,7 @@ impl Settings {
         Ok(channels)
     }
 
-    /// The other brokers of the cluster.
+    /// Returns the other brokers of the cluster.
     ///
     /// # Errors
     /// One has no key, two have the same, or the cluster has no name.

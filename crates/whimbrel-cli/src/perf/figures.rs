@@ -393,7 +393,7 @@ fn why_no_latency(plan: &Plan, messages: Option<u64>, one_clock: Option<bool>) -
         (Some(0), _) => "nothing arrived",
         _ if plan.size < STAMP => "messages of less than 16 bytes do not carry the time",
         (_, Some(false)) => "the two ends share no clock",
-        _ => "its figures did not arrive",
+        _ => "the other end's figures did not arrive",
     }
 }
 

@@ -38,12 +38,12 @@ impl Identity {
         Self::from_secret(*secret)
     }
 
-    /// The 32 secret bytes, for a key file.
+    /// Returns the 32 secret bytes, for a key file.
     pub fn secret(&self) -> &[u8; 32] {
         self.0.secret.bytes()
     }
 
-    /// The public key by which others know this identity.
+    /// Returns the public key by which others know this identity.
     pub fn public(&self) -> PublicKey {
         self.0.public
     }
@@ -99,7 +99,7 @@ impl PublicKey {
         if is_canonical(&bytes) { Ok(Self(bytes)) } else { Err(InvalidKey::NotCanonical) }
     }
 
-    /// The key's 32 bytes, as on the wire.
+    /// Returns the key's 32 bytes, as on the wire.
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }

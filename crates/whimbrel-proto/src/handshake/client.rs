@@ -240,7 +240,7 @@ impl ClientHandshake {
         self.early_is_over = true;
     }
 
-    /// The id to which SYN-ACK and PONG are addressed.
+    /// Returns the id to which SYN-ACK and PONG are addressed.
     pub const fn client_id(&self) -> ConnectionId {
         self.client_id
     }
@@ -251,7 +251,7 @@ impl ClientHandshake {
         matches!(self.ticket, TicketState::Unused(_))
     }
 
-    /// The SYN, with the same bytes on every call.
+    /// Returns the SYN, with the same bytes on every call.
     pub fn syn(&self) -> Vec<u8> {
         self.syn.clone()
     }

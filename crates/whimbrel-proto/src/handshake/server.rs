@@ -191,12 +191,12 @@ impl Acceptor {
         }
     }
 
-    /// The generator of this core's connection ids. Connections that this core opens use it as well.
+    /// Returns the generator of this core's connection ids. Connections that this core opens use it as well.
     pub const fn ids(&mut self) -> &mut CidGenerator {
         &mut self.ids
     }
 
-    /// The key that makes the reset tokens of this core's ids.
+    /// Returns the key that makes the reset tokens of this core's ids.
     pub const fn reset_key(&self) -> &ResetKey {
         &self.reset
     }
@@ -216,12 +216,12 @@ impl Acceptor {
         self.tickets.void(now);
     }
 
-    /// The register of recently used cookies.
+    /// Returns the register of recently used cookies.
     pub const fn cookies_used(&self) -> &Register {
         &self.used
     }
 
-    /// The register of used tickets that have not expired.
+    /// Returns the register of used tickets that have not expired.
     pub const fn tickets_used(&self) -> &Register {
         self.tickets.used()
     }

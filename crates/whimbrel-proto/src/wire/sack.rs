@@ -44,7 +44,7 @@ pub struct Sack {
 }
 
 impl Sack {
-    /// The highest packet number acknowledged.
+    /// Returns the highest packet number acknowledged.
     pub fn largest(&self) -> u64 {
         self.ranges.first().map_or(0, |range| *range.end())
     }

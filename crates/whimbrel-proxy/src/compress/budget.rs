@@ -36,7 +36,7 @@ impl Budget {
         Self::with((flows, memory), None)
     }
 
-    /// The part of one peer.
+    /// Returns the part of one peer.
     pub fn of_peer(&self) -> Self {
         let part = |most: usize| most / PEER_SHARE.1 * PEER_SHARE.0 + most % PEER_SHARE.1;
         Self::with((part(self.0.most.0), part(self.0.most.1)), Some(self.clone()))

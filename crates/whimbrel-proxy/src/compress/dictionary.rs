@@ -46,7 +46,7 @@ impl Dictionary {
     /// The most bytes of a dictionary.
     pub const LARGEST: usize = 256 * 1024;
 
-    /// A dictionary of these bytes.
+    /// Creates a dictionary of these bytes.
     ///
     /// # Errors
     /// They are no dictionary, or too many.
@@ -69,7 +69,7 @@ impl Dictionary {
         self.id
     }
 
-    /// Its bytes.
+    /// Returns its bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }

@@ -16,7 +16,7 @@ pub struct Dscp(u8);
 pub struct InvalidDscp(String);
 
 impl Dscp {
-    /// The DSCP in a traffic class, the byte that IPv4 calls type of service.
+    /// Returns the DSCP in a traffic class, the byte that IPv4 calls type of service.
     pub fn of_traffic_class(byte: u8) -> Self {
         Self(byte >> 2)
     }

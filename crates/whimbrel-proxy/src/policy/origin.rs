@@ -87,7 +87,7 @@ impl FromStr for WayIn {
 }
 
 impl Origin {
-    /// A flow that came in by this way.
+    /// Creates a flow that came in by this way.
     pub fn by(way: WayIn) -> Self {
         Self { by: Some(way), ..Self::default() }
     }

@@ -41,13 +41,13 @@ impl Permits {
         Self { all: permits.into_iter().collect(), introduced: Vec::new(), sources: Vec::new() }
     }
 
-    /// The same, where these targets learn whose connection it is, by the PROXY protocol.
+    /// Returns the same permit, where these targets learn whose connection it is, by the PROXY protocol.
     #[must_use]
     pub fn introducing(self, targets: impl IntoIterator<Item = Pattern>) -> Self {
         Self { introduced: targets.into_iter().collect(), ..self }
     }
 
-    /// The same, where connections and datagrams of programs in these networks are in their names.
+    /// Returns the same permit, where connections and datagrams of programs in these networks are in their names.
     #[must_use]
     pub fn speaking_for(self, sources: impl IntoIterator<Item = IpNet>) -> Self {
         Self { sources: sources.into_iter().collect(), ..self }

@@ -29,7 +29,7 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// Its name, as in a file.
+    /// Returns its name, as in a file.
     pub fn name(self) -> &'static str {
         match self {
             Self::Tcp => "tcp",

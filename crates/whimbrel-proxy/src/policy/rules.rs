@@ -112,7 +112,7 @@ impl Rules {
         &self.all.rules
     }
 
-    /// The same rules, where exactly those with conditions take part of which `holds` says so.
+    /// Returns the same rules, where exactly those with conditions take part of which `holds` says so.
     #[must_use]
     pub fn under(&self, holds: impl Fn(&Rule) -> bool) -> Self {
         let is_off = |(_, rule): &(usize, &Rule)| !rule.when.is_empty() && !holds(rule);

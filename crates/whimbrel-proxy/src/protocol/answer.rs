@@ -105,7 +105,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// An outcome without an address.
+    /// Creates an outcome without an address.
     pub const fn of(outcome: Outcome) -> Self {
         Self { outcome, address: None, agreement: Agreement::Plain }
     }
@@ -137,7 +137,7 @@ impl AnswerReader {
         &self.0
     }
 
-    /// The number of bytes that the answer lacks, at least one until it is whole.
+    /// Returns the number of bytes that the answer lacks, at least one until it is whole.
     pub fn wants(&self) -> usize {
         match self.0.first() {
             None => 1,

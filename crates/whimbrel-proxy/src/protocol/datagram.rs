@@ -146,12 +146,12 @@ impl Announcement {
 }
 
 impl Context {
-    /// The number under which compressed datagrams of this context travel.
+    /// Returns the number under which compressed datagrams of this context travel.
     pub fn compressed(self) -> Self {
         Self(self.0.saturating_add(1))
     }
 
-    /// The context whose compressed datagrams would travel under this number.
+    /// Returns the context whose compressed datagrams would travel under this number.
     pub fn uncompressed(self) -> Option<Self> {
         self.0.checked_sub(1).map(Self)
     }

@@ -32,7 +32,7 @@ const LONGEST_NAME: usize = 253;
 const LONGEST_LABEL: usize = 63;
 
 impl Host {
-    /// A host of this address or name. `None`: it cannot be a name.
+    /// Creates a host of this address or name. `None`: it cannot be a name.
     pub fn new(text: &str) -> Option<Self> {
         let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
         if let Some(ip) = bare {

@@ -26,7 +26,7 @@ pub struct ClientOptions {
 }
 
 impl ClientOptions {
-    /// The defaults with these brokers.
+    /// Returns the defaults with these brokers.
     pub fn new(brokers: impl IntoIterator<Item = Url>) -> Self {
         Self {
             brokers: brokers.into_iter().collect(),
@@ -72,7 +72,7 @@ pub struct Publish {
 }
 
 impl Publish {
-    /// A message with the defaults otherwise.
+    /// Creates a message with the defaults otherwise.
     pub fn new(topic: impl Into<String>, payload: impl Into<Bytes>) -> Self {
         Self { topic: topic.into(), payload: payload.into(), ..Self::default() }
     }
@@ -145,7 +145,7 @@ pub struct Subscribing {
 }
 
 impl Subscribing {
-    /// The defaults with this filter.
+    /// Returns the defaults with this filter.
     pub fn new(filter: impl Into<String>) -> Self {
         let filter = filter.into();
         let is_shared = Subscribed::parse(&filter).is_ok_and(|subscribed| subscribed.group.is_some());

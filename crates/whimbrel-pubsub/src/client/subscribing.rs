@@ -114,7 +114,7 @@ impl Subscription {
         }
     }
 
-    /// The state of a semi-durable subscription: it covers what [`Subscription::recv`] has returned. Save it once you have done what
+    /// Returns the state of a semi-durable subscription: it covers what [`Subscription::recv`] has returned. Save it once you have done what
     /// the messages ask for. `None` if it did not come with one.
     pub fn state(&self) -> Option<&SubscriptionState> {
         self.state.as_ref().filter(|_| self.has_own_state)

@@ -38,17 +38,17 @@ impl<'a> Parser<'a> {
         Self { bytes, at: 0 }
     }
 
-    /// The number of bytes read so far.
+    /// Returns the number of bytes read so far.
     pub fn at(&self) -> usize {
         self.at
     }
 
-    /// Whether everything was read.
+    /// Returns whether everything was read.
     pub fn is_empty(&self) -> bool {
         self.at == self.bytes.len()
     }
 
-    /// The next bytes.
+    /// Reads the next bytes.
     ///
     /// # Errors
     /// There are fewer.
@@ -59,7 +59,7 @@ impl<'a> Parser<'a> {
         Ok(taken)
     }
 
-    /// The next bytes, as an array.
+    /// Reads the next bytes, as an array.
     ///
     /// # Errors
     /// There are fewer.
@@ -67,7 +67,7 @@ impl<'a> Parser<'a> {
         self.take(N)?.try_into().map_err(|_| Malformed)
     }
 
-    /// The next byte.
+    /// Reads the next byte.
     ///
     /// # Errors
     /// There is none.
@@ -75,7 +75,7 @@ impl<'a> Parser<'a> {
         self.array::<1>().map(|[byte]| byte)
     }
 
-    /// The next number.
+    /// Reads the next number.
     ///
     /// # Errors
     /// There is none, or it is longer than it has to be.

@@ -53,7 +53,7 @@ pub enum Heard {
 }
 
 impl SubscriptionState {
-    /// The state of a new subscription, which covers nothing. `id` is a new random number.
+    /// Returns the state of a new subscription, which covers nothing. `id` is a new random number.
     pub fn new(id: SubscriptionId, cluster: ClusterId, subscription: Subscription) -> Self {
         Self { id, cluster, subscription, generation: 0, coverage: Coverage::default() }
     }
@@ -64,12 +64,12 @@ impl SubscriptionState {
         Self::new(SubscriptionId(0), ClusterId(0), subscription)
     }
 
-    /// Its name.
+    /// Returns its name.
     pub fn id(&self) -> SubscriptionId {
         self.id
     }
 
-    /// The cluster to which the coverage belongs.
+    /// Returns the cluster to which the coverage belongs.
     pub fn cluster(&self) -> ClusterId {
         self.cluster
     }
@@ -95,7 +95,7 @@ impl SubscriptionState {
         self.generation
     }
 
-    /// Whether it was attached nowhere yet with its filter and selector, so that there is nothing that it missed.
+    /// Returns whether it was attached nowhere yet with its filter and selector, so that there is nothing that it missed.
     pub fn is_new(&self) -> bool {
         self.coverage.iter().next().is_none()
     }

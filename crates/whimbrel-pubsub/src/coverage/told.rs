@@ -118,7 +118,7 @@ pub enum Told {
 }
 
 impl Told {
-    /// The coverage of the subscription after this.
+    /// Returns the coverage of the subscription after this.
     pub fn cover(&self) -> Option<Cover> {
         match self {
             Self::Delivery(delivery) => Some(delivery.cover),

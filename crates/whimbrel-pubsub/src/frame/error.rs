@@ -74,7 +74,7 @@ impl RefusalCode {
         }
     }
 
-    /// Whether the same request may succeed later, at this broker or another.
+    /// Returns whether the same request may succeed later, at this broker or another.
     pub fn is_temporary(self) -> bool {
         matches!(self, Self::Limit | Self::Unavailable | Self::Other(_))
     }
@@ -90,7 +90,7 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// A refusal.
+    /// Creates a refusal.
     pub fn new(code: RefusalCode, reason: impl fmt::Display) -> Self {
         Self { code, reason: reason.to_string() }
     }

@@ -74,7 +74,7 @@ const PUBLISHED: u8 = 2;
 const REFUSED: u8 = 3;
 
 impl ClientFrame {
-    /// The frame as bytes.
+    /// Returns the frame as bytes.
     pub fn encode(&self) -> Bytes {
         let mut out = Vec::with_capacity(32);
         match self {
@@ -113,7 +113,7 @@ impl ClientFrame {
         }
     }
 
-    /// The number of a message that could not be read, so that its refusal can name it.
+    /// Returns the number of a message that could not be read, so that its refusal can name it.
     pub fn number_of(bytes: &[u8]) -> Option<u64> {
         let mut parser = Parser::new(bytes);
         (parser.byte() == Ok(PUBLISH)).then(|| parser.varint().ok())?
@@ -121,7 +121,7 @@ impl ClientFrame {
 }
 
 impl BrokerFrame {
-    /// The frame as bytes.
+    /// Returns the frame as bytes.
     pub fn encode(&self) -> Bytes {
         let mut out = Vec::with_capacity(32);
         match self {

@@ -17,12 +17,12 @@ const MOST_NUMBERS: usize = 1 << 20;
 pub struct PublisherId(pub u128);
 
 impl PublisherId {
-    /// An id of the client with this public key.
+    /// Creates an id of the client with this public key.
     pub fn of_client(key: &[u8; 32], random: u64) -> Self {
         Self(u128::from(half(key)) << 64 | u128::from(random))
     }
 
-    /// Whether the client with this public key may use it.
+    /// Returns whether the client with this public key may use it.
     pub fn is_of_client(&self, key: &[u8; 32]) -> bool {
         self.0 >> 64 == u128::from(half(key))
     }
@@ -121,7 +121,7 @@ impl<T: Clone> Publications<T> {
         is_new
     }
 
-    /// The number of publishers that are remembered.
+    /// Returns the number of publishers that are remembered.
     pub fn publishers(&self) -> usize {
         self.publishers.len()
     }

@@ -32,7 +32,7 @@ pub struct Origin {
 pub struct Hlc(pub u64);
 
 impl Hlc {
-    /// The first reading in this millisecond since 1970.
+    /// Returns the first reading in this millisecond since 1970.
     pub const fn at(wall_ms: u64) -> Self {
         Self(wall_ms << 16)
     }

@@ -157,7 +157,7 @@ impl Nats {
         others.into_iter().for_each(|task| task.abort());
     }
 
-    /// The brokers that were heard of in the last seconds.
+    /// Returns the brokers that were heard of in the last seconds.
     pub fn linked(&self) -> usize {
         let is_connected = self.is_connected();
         self.members.all().iter().filter(|(_, member)| is_connected && member.is_linked()).count()

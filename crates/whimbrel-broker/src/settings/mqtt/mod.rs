@@ -155,7 +155,7 @@ impl MqttSection {
         Ok(doors.collect())
     }
 
-    /// The limits.
+    /// Returns the limits.
     ///
     /// # Errors
     /// A limit makes no sense.

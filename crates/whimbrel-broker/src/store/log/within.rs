@@ -40,7 +40,7 @@ impl Log {
         Ok((found, true))
     }
 
-    /// The names of the messages between two positions, as the index has them.
+    /// Returns the names of the messages between two positions, as the index has them.
     ///
     /// # Errors
     /// An index cannot be read.

@@ -24,12 +24,12 @@ impl Meta {
         self.writer.write_later();
     }
 
-    /// Whether few enough values wait to be written. More do only while the disk takes nothing.
+    /// Returns whether few enough values wait to be written. More do only while the disk takes nothing.
     pub fn has_room_for_values(&self) -> bool {
         self.writer.state().values.unwritten() < MOST_UNWRITTEN
     }
 
-    /// The last values of a channel, for a start.
+    /// Returns the last values of a channel, for a start.
     ///
     /// # Errors
     /// They cannot be written or read.

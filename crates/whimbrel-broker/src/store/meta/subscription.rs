@@ -32,7 +32,7 @@ impl SubscriptionName {
         if is_name { Ok(Self(name.to_owned())) } else { Err(MetaError::Name) }
     }
 
-    /// The text.
+    /// Returns the text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -64,7 +64,7 @@ pub struct DurableSubscription {
 }
 
 impl DurableSubscription {
-    /// Its life.
+    /// Returns its life.
     pub fn life(&self) -> Life {
         Life { born: self.born, generation: self.generation }
     }

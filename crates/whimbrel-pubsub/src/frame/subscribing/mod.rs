@@ -160,7 +160,7 @@ const MOST_BROKERS: usize = 1_024;
 const MOST_CHANNELS: usize = crate::coverage::MOST_CHANNELS;
 
 impl SubscriberFrame {
-    /// The frame as bytes.
+    /// Returns the frame as bytes.
     pub fn encode(&self) -> Bytes {
         let mut out = Vec::with_capacity(64);
         match self {
@@ -304,7 +304,7 @@ impl Kind {
 }
 
 impl SubscriptionFrame {
-    /// The frame as bytes. What is told is encoded by [`Telling`](super::Telling), too, which saves a list.
+    /// Returns the frame as bytes. What is told is encoded by [`Telling`](super::Telling), too, which saves a list.
     pub fn encode(&self) -> Bytes {
         let mut out = Vec::with_capacity(64);
         match self {
