@@ -228,7 +228,7 @@ fn a_peer_that_moves_keeps_its_flows_and_gets_new_ones_at_its_new_address() {
     let mut before = connected(&near, &server);
     let new = link(&near.home);
     let said = near.reload(&file(&at(&new)));
-    assert!(said.contains("far has another url"), "{said}");
+    assert!(said.contains("far: url changed"), "{said}");
     until("a second session is there", || near.sessions() == 2);
     talk(&mut before);
     let mut after = connected(&near, &server);
@@ -262,7 +262,7 @@ fn a_mode_says_who_begins_and_may_change() {
     thread::sleep(QUIET);
     assert_eq!((near.sessions(), far.sessions()), (0, 0));
     let said = near.reload(&of_near("active"));
-    assert!(said.contains("other has another mode"), "{said}");
+    assert!(said.contains("other: mode changed"), "{said}");
     until("it dials", || near.state("other").as_deref() == Some("connected"));
     let mut flow = connected(&near, &server);
     talk(&mut flow);

@@ -49,7 +49,7 @@ impl std::fmt::Display for News {
         match self {
             Self::Serves(what, address) => write!(f, "{what} on {address}"),
             Self::Interception(what) => f.write_str(what),
-            Self::Failed(why) => write!(f, "intercepted traffic is not served: {why}"),
+            Self::Failed(why) => write!(f, "cannot serve intercepted traffic: {why}"),
             Self::Groups(why) => write!(f, "[multicast.broker] {why}"),
             Self::Peer(peer, PeerState::Connected) => write!(f, "connected to {peer}"),
             Self::Peer(peer, PeerState::Failed(why)) => {

@@ -45,11 +45,15 @@ impl Proxy {
         let mut permits = wanted.permits();
         if let Some(error) = may_speak().err().filter(|_| permits.speaks()) {
             permits = permits.speaking_for([]);
-            said.push(format!("{} speaks for nobody: {}", peer.context().peer, StartError::Source(error)));
+            said.push(format!(
+                "{} does not use `source`: {}",
+                peer.context().peer,
+                StartError::Source(error)
+            ));
         }
         if *peer.context().permits() != permits {
             peer.context().set_permits(permits);
-            said.push(format!("{} may open something else", peer.context().peer));
+            said.push(format!("{} has new permits", peer.context().peer));
         }
     }
 
@@ -155,7 +159,7 @@ impl Proxy {
                 }
             }
             if !what.is_empty() {
-                said.push(format!("{name} has another {}", what.join(" and ")));
+                said.push(format!("{name}: {} changed", what.join(" and ")));
             }
             if known.shown_name(&key) != wanted.shown_name(&key) {
                 said.push(format!("a restart is needed for the name of {name}"));

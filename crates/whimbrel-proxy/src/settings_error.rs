@@ -31,8 +31,7 @@ pub enum SettingsError {
     NowhereToGo,
     /// The proxy would do nothing.
     #[error(
-        "the proxy would do nothing: give it a way in (--socks, --connect, --forward or [in]) and a peer (--peer or [[peer]]), or let it listen \
-         (--listen or [listen]), or dial a [[peer]] that `may_open` something"
+        "the proxy would do nothing. Give it a way in (--socks, --connect, --forward or [in]) and a peer (--peer or [[peer]]). Or let it listen (--listen or [listen]), or dial a [[peer]] that `may_open` something"
     )]
     Nothing,
     /// Two peers have one name.

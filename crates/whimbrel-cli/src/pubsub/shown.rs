@@ -108,7 +108,7 @@ pub(super) fn tell(event: &Event) {
             }
         },
         Event::UnknownOrigin(origin) => note(format_args!(
-            "the state knows broker {:016x} in a run that ended: what it published since is not known here",
+            "the state knows an earlier run of broker {:016x}: what that run published since is not known here",
             origin.broker.0
         )),
         Event::Message(_) | Event::Refused(_) | Event::Failed(_) => {}

@@ -64,7 +64,7 @@ fn a_file_is_checked_and_read_again() {
     let control = control.display().to_string();
     let said = whimbrel(&home).args(["reload", &control]).output().unwrap();
     let said = String::from_utf8(said.stdout).unwrap();
-    assert!(said.contains("may open something else"), "{said}");
+    assert!(said.contains("has new permits"), "{said}");
     running.signal("-TERM");
     assert_eq!(running.end().0, Some(0));
 }

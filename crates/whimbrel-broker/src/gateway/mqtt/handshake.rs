@@ -116,7 +116,7 @@ async fn connect(
     let most = said.maximum_packet.map_or(usize::MAX, |most| most as usize);
     out.limit(most, said.request_problem != Some(0));
     if said.auth_method.is_some() {
-        return Err(Fault::new(Reason::AUTH_METHOD, "the broker knows no authentication methods"));
+        return Err(Fault::new(Reason::AUTH_METHOD, "the broker supports no authentication methods"));
     }
     let (client, is_assigned) = client_of(&connect)?;
     let admitted = gateway.admission.admit(guest, identity, connect.user, connect.password).await?;

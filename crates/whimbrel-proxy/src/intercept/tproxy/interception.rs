@@ -192,7 +192,7 @@ async fn change(
     let changing = Arc::clone(kernel);
     let changed = spawn_blocking(move || changing.change(wanted)).await;
     if !matches!(changed, Ok(Ok(()))) {
-        tell("what is intercepted could not be changed: it stays as it was");
+        tell("cannot change what is intercepted, so it stays as it was");
     }
 }
 

@@ -211,7 +211,7 @@ impl TunInterception {
             // They may be those of another process.
             let changed = spawn_blocking(move || kernel.change(&settings)).await;
             if !matches!(changed, Ok(Ok(()))) {
-                tell("what is intercepted could not be changed: it stays as it was");
+                tell("cannot change what is intercepted, so it stays as it was");
             }
             service.run(tell).await;
         })
