@@ -272,7 +272,7 @@ fn library_with(feature: Option<&str>) -> Command {
 /// Returns a command that builds all fuzz targets. It omits the instrumentation of a fuzzer's build, so it can reuse
 /// what the workspace has compiled already.
 fn fuzz_targets() -> Command {
-    cargo(&["build", "--manifest-path", "fuzz/Cargo.toml", "--bins", "--quiet"])
+    cargo(&["build", "--profile", "test", "--manifest-path", "fuzz/Cargo.toml", "--bins", "--quiet"])
 }
 
 fn announce(name: &str) {

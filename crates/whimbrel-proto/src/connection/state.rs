@@ -120,7 +120,7 @@ impl Connection {
         let mut session = Session::new(side, session).drawing_on(&budgets);
         if observer.is_some() {
             // From now on it notes what happens.
-            drop(session.take_news());
+            drop(session.take_notes());
         }
         Self {
             side,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::account::stalls::Whose;
-use super::chronicle::News;
+use super::chronicle::Note;
 use super::config::{MESSAGE_CHARGE, URGENT_BEYOND, URGENT_LEN};
 use super::message::{DomainKey, Outcome, Outgoing, SendError, SessionEvent, StreamKind, TagSettings};
 use super::numbers::{Domain, LaneSlot, StreamSlot, TagSlot};
@@ -176,7 +176,7 @@ impl Session {
         if full {
             if !self.refused.waits_for_room() {
                 let (messages, bytes) = (self.outbox.messages() as u64, self.outbox.bytes());
-                self.chronicle.note(|| News::QueueFull { messages, bytes });
+                self.chronicle.note(|| Note::QueueFull { messages, bytes });
             }
             self.refused.on_full(slot);
         }

@@ -11,7 +11,7 @@ const MOST: usize = 256;
 
 /// Something that happened in the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum News {
+pub(crate) enum Note {
     Opened {
         stream: StreamId,
         kind: StreamKind,
@@ -71,26 +71,26 @@ pub(in crate::session) struct Chronicle(Option<Box<Journal>>);
 
 #[derive(Debug, Default)]
 struct Journal {
-    news: Vec<News>,
+    entries: Vec<Note>,
     missed: u64,
 }
 
 impl Chronicle {
     /// Notes something, if anybody wants to know.
     #[inline]
-    pub(in crate::session) fn note(&mut self, news: impl FnOnce() -> News) {
-        if let Some(notes) = &mut self.0 {
-            if notes.news.len() < MOST { notes.news.push(news()) } else { notes.missed += 1 }
+    pub(in crate::session) fn note(&mut self, note: impl FnOnce() -> Note) {
+        if let Some(journal) = &mut self.0 {
+            if journal.entries.len() < MOST { journal.entries.push(note()) } else { journal.missed += 1 }
         }
     }
 
     /// Takes the notes. From now on, things are noted.
-    pub(in crate::session) fn take(&mut self) -> Vec<News> {
-        let notes = self.0.get_or_insert_default();
-        let missed = std::mem::take(&mut notes.missed);
-        let mut news = std::mem::take(&mut notes.news);
-        news.extend((missed > 0).then_some(News::Missed(missed)));
-        news
+    pub(in crate::session) fn take(&mut self) -> Vec<Note> {
+        let journal = self.0.get_or_insert_default();
+        let missed = std::mem::take(&mut journal.missed);
+        let mut notes = std::mem::take(&mut journal.entries);
+        notes.extend((missed > 0).then_some(Note::Missed(missed)));
+        notes
     }
 }
 
@@ -104,10 +104,10 @@ mod tests {
         chronicle.note(|| unreachable!("nobody asked"));
         assert_eq!(chronicle.take(), []);
         for number in 0..300 {
-            chronicle.note(|| News::Gone { stream: StreamId(number) });
+            chronicle.note(|| Note::Gone { stream: StreamId(number) });
         }
-        let news = chronicle.take();
-        assert_eq!((news.len(), news.last()), (MOST + 1, Some(&News::Missed(44))));
+        let notes = chronicle.take();
+        assert_eq!((notes.len(), notes.last()), (MOST + 1, Some(&Note::Missed(44))));
         assert_eq!(chronicle.take(), []);
     }
 }

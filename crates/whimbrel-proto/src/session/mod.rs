@@ -42,7 +42,7 @@ mod tests;
 pub use account::admission::{Admission, MAX_BESIDE, MAX_BESIDE_BYTES};
 pub use account::stalls::StreamCredit;
 pub(crate) use account::stalls::Whose;
-pub(crate) use chronicle::News;
+pub(crate) use chronicle::Note;
 pub use config::{
     DEFAULT_CREDIT, DEFAULT_SHARE, DEFAULT_STREAMS, MAX_NOTICES, MAX_RANGES, MAX_REPEATABLE, MAX_SPAN,
     MAX_STREAMS, MESSAGE_CHARGE, PeerLimits, SessionConfig, URGENT_BEYOND, URGENT_LEN,

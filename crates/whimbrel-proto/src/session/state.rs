@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::account::Account;
-use super::chronicle::{Chronicle, News};
+use super::chronicle::{Chronicle, Note};
 use super::config::{DEFAULT_CREDIT, PeerLimits, SessionConfig};
 use super::message::{SessionEvent, StreamKind};
 use super::receive::Incoming;
@@ -115,7 +115,7 @@ impl Session {
     }
 
     /// Takes what happened since the last call, for observers of the connection. Nothing is noted before the first.
-    pub(crate) fn take_news(&mut self) -> Vec<News> {
+    pub(crate) fn take_notes(&mut self) -> Vec<Note> {
         self.chronicle.take()
     }
 

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::chronicle::News;
+use super::chronicle::Note;
 use super::message::{DomainKey, OpenError, Read, SessionEvent, StreamError, StreamKind};
 use super::numbers::StreamSlot;
 use super::receive::opening::MAX_OPENING;
@@ -36,7 +36,7 @@ impl Session {
         let mut stream = self.fresh_stream(id, None);
         stream.become_kind(kind);
         self.streams.insert(stream);
-        self.chronicle.note(|| News::Opened { stream: id, kind, by_peer: false });
+        self.chronicle.note(|| Note::Opened { stream: id, kind, by_peer: false });
         Ok(id)
     }
 
@@ -213,7 +213,7 @@ impl Session {
             for lane in std::mem::take(&mut stream.lanes) {
                 self.outbox.close(lane);
             }
-            self.chronicle.note(|| News::Reset { stream: id, code, by_peer: false });
+            self.chronicle.note(|| Note::Reset { stream: id, code, by_peer: false });
             let key = self.streams.key(slot, WHOLE);
             self.out_blocks.notify(Notice::Reset(key));
         }
@@ -231,7 +231,7 @@ impl Session {
             .bytes_in_mut(slot)
             .and_then(|half| half.stop(code & crate::wire::VARINT_MAX))
             .ok_or(StreamError::Ended)?;
-        self.chronicle.note(|| News::Stopped { stream: id, code, by_peer: false });
+        self.chronicle.note(|| Note::Stopped { stream: id, code, by_peer: false });
         self.consume(slot, unread);
         self.weigh(slot);
         let key = self.streams.key(slot, WHOLE);
@@ -298,7 +298,7 @@ impl Session {
     pub(super) fn free(&mut self, slot: StreamSlot) {
         self.account.stalls.forget(self.key_of(slot));
         let Some(stream) = self.streams.remove(slot) else { return };
-        self.chronicle.note(|| News::Gone { stream: stream.id });
+        self.chronicle.note(|| Note::Gone { stream: stream.id });
         self.account.held.reweigh(stream.weight, 0);
         self.account.buffered.adjust(stream.content.kept_out(), 0);
         if let Some(halves) = stream.content.messages() {
@@ -379,7 +379,7 @@ impl Session {
             && let Some(kind) = stream.kind()
         {
             let stream = stream.id;
-            self.chronicle.note(|| News::Opened { stream, kind, by_peer: true });
+            self.chronicle.note(|| Note::Opened { stream, kind, by_peer: true });
             self.accounting.events.push_back(SessionEvent::StreamOpened(stream, kind));
         }
     }
@@ -410,7 +410,7 @@ impl Session {
             return;
         }
         half.on_stopped(code);
-        self.chronicle.note(|| News::Stopped { stream: id, code, by_peer: true });
+        self.chronicle.note(|| Note::Stopped { stream: id, code, by_peer: true });
         self.accounting.events.push_back(SessionEvent::StreamStopped(id, code));
         self.reset_slot(slot, code);
     }

@@ -35,8 +35,8 @@ impl Connection {
     /// Runs the observer, if there is one.
     pub(in crate::connection) fn observe(&mut self, now: Time) {
         let Some(mut observer) = self.observer.take() else { return };
-        for news in self.session.take_news() {
-            observer.report_news(now, &news);
+        for note in self.session.take_notes() {
+            observer.report_note(now, &note);
         }
         observer.look_at_lifecycle(
             now,

@@ -3,13 +3,13 @@
 use super::observer::Observer;
 use super::report::report;
 use crate::Time;
-use crate::session::{News, StreamKind, Whose};
+use crate::session::{Note, StreamKind, Whose};
 
 impl Observer {
     /// Reports something that the session noted.
-    pub(super) fn report_news(&mut self, now: Time, news: &News) {
-        match *news {
-            News::Opened { stream, kind, by_peer } => report!(
+    pub(super) fn report_note(&mut self, now: Time, note: &Note) {
+        match *note {
+            Note::Opened { stream, kind, by_peer } => report!(
                 self,
                 now,
                 debug,
@@ -20,7 +20,7 @@ impl Observer {
                 kind = word(kind),
                 by = who(by_peer)
             ),
-            News::Reset { stream, code, by_peer } => report!(
+            Note::Reset { stream, code, by_peer } => report!(
                 self,
                 now,
                 debug,
@@ -31,7 +31,7 @@ impl Observer {
                 code = code,
                 by = who(by_peer)
             ),
-            News::Stopped { stream, code, by_peer } => report!(
+            Note::Stopped { stream, code, by_peer } => report!(
                 self,
                 now,
                 debug,
@@ -42,7 +42,7 @@ impl Observer {
                 code = code,
                 by = who(by_peer)
             ),
-            News::Gone { stream } => report!(
+            Note::Gone { stream } => report!(
                 self,
                 now,
                 debug,
@@ -51,7 +51,7 @@ impl Observer {
                 "whimbrel:stream_over",
                 stream = stream.0
             ),
-            News::Stalled { stream, reader, unread, window } => report!(
+            Note::Stalled { stream, reader, unread, window } => report!(
                 self,
                 now,
                 info,
@@ -63,7 +63,7 @@ impl Observer {
                 unread = unread,
                 window = window
             ),
-            News::Moves { stream, reader } => report!(
+            Note::Moves { stream, reader } => report!(
                 self,
                 now,
                 info,
@@ -73,7 +73,7 @@ impl Observer {
                 stream = stream.0,
                 reason = reads_again(reader)
             ),
-            News::WindowShrinks { stream, from, to } => report!(
+            Note::WindowShrinks { stream, from, to } => report!(
                 self,
                 now,
                 debug,
@@ -85,7 +85,7 @@ impl Observer {
                 new = to,
                 reason = "session_window, credit_budget or memory_budget is short"
             ),
-            News::QueueFull { messages, bytes } => report!(
+            Note::QueueFull { messages, bytes } => report!(
                 self,
                 now,
                 debug,
@@ -96,7 +96,7 @@ impl Observer {
                 bytes = bytes,
                 reason = "send_queue_messages, send_queue_bytes or send_budget is used up"
             ),
-            News::MemoryExhausted { held, limit } => report!(
+            Note::MemoryExhausted { held, limit } => report!(
                 self,
                 now,
                 warn,
@@ -107,7 +107,7 @@ impl Observer {
                 limit = limit,
                 reason = "memory_budget, or the limit of one session, is reached"
             ),
-            News::Missed(count) => report!(
+            Note::Missed(count) => report!(
                 self,
                 now,
                 debug,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::stalls::{StreamCredit, Whose};
 use crate::Time;
-use crate::session::chronicle::News;
+use crate::session::chronicle::Note;
 use crate::session::content::Content;
 use crate::session::message::{DomainKey, SessionEvent};
 use crate::session::numbers::{LaneSlot, StreamSlot};
@@ -78,7 +78,7 @@ impl Session {
 
     fn tell_stall(&mut self, key: DomainKey, reader: Whose) {
         let Some(stream) = self.streams.still(key) else { return };
-        self.chronicle.note(|| News::Stalled {
+        self.chronicle.note(|| Note::Stalled {
             stream: stream.id,
             reader,
             unread: stream.recv_credit.unread(),

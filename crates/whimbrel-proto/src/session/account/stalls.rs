@@ -35,11 +35,11 @@ struct Stall {
 #[derive(Debug, Default)]
 pub(in crate::session) struct Stalls(
     /// In a box, since in most sessions no stream ever stands still.
-    Option<Box<Standing>>,
+    Option<Box<StallTable>>,
 );
 
 #[derive(Debug, Default)]
-struct Standing {
+struct StallTable {
     all: BTreeMap<Who, Stall>,
     /// Those to be reported, by time and turn.
     due: BTreeMap<(Time, u64), Who>,
@@ -51,22 +51,22 @@ struct Standing {
 
 impl Stalls {
     pub(in crate::session) fn begin(&mut self, now: Time, key: DomainKey, reader: Whose) {
-        let standing = self.0.get_or_insert_default();
-        if let Entry::Vacant(place) = standing.all.entry((key, reader)) {
-            let (tell, turn) = (now + PATIENCE, standing.begun);
+        let stalls = self.0.get_or_insert_default();
+        if let Entry::Vacant(place) = stalls.all.entry((key, reader)) {
+            let (tell, turn) = (now + PATIENCE, stalls.begun);
             place.insert(Stall { since: now, turn, tell: Some(tell) });
-            standing.due.insert((tell, turn), (key, reader));
-            standing.begun += 1;
+            stalls.due.insert((tell, turn), (key, reader));
+            stalls.begun += 1;
         }
     }
 
     /// Forgets a stall, if there is one. Returns whether it was reported.
     #[inline]
     pub(in crate::session) fn end(&mut self, key: DomainKey, reader: Whose) -> bool {
-        let Some(standing) = &mut self.0 else { return false };
-        let Some(Stall { turn, tell, .. }) = standing.all.remove(&(key, reader)) else { return false };
+        let Some(stalls) = &mut self.0 else { return false };
+        let Some(Stall { turn, tell, .. }) = stalls.all.remove(&(key, reader)) else { return false };
         if let Some(tell) = tell {
-            standing.due.remove(&(tell, turn));
+            stalls.due.remove(&(tell, turn));
         }
         tell.is_none()
     }
@@ -83,7 +83,7 @@ impl Stalls {
 
     /// Returns the streams that stand still because of this reader.
     pub(in crate::session) fn of(&self, reader: Whose) -> impl Iterator<Item = DomainKey> {
-        let all = self.0.iter().flat_map(|standing| standing.all.keys());
+        let all = self.0.iter().flat_map(|stalls| stalls.all.keys());
         all.filter(move |(_, whose)| *whose == reader).map(|(key, _)| *key)
     }
 
@@ -95,12 +95,12 @@ impl Stalls {
 
     /// Takes those that are to be reported now, in the order in which they began.
     pub(in crate::session) fn take_due(&mut self, now: Time) -> Vec<Who> {
-        let Some(standing) = &mut self.0 else { return Vec::new() };
+        let Some(stalls) = &mut self.0 else { return Vec::new() };
         let mut due = Vec::new();
-        while let Some(first) = standing.due.first_entry().filter(|first| first.key().0 <= now) {
+        while let Some(first) = stalls.due.first_entry().filter(|first| first.key().0 <= now) {
             let ((_, turn), who) = first.remove_entry();
             due.push((turn, who));
-            if let Some(stall) = standing.all.get_mut(&who).expected("a stall that is due") {
+            if let Some(stall) = stalls.all.get_mut(&who).expected("a stall that is due") {
                 stall.tell = None;
             }
         }
@@ -110,10 +110,10 @@ impl Stalls {
 
     /// Postpones the report of one that was due.
     pub(in crate::session) fn postpone(&mut self, now: Time, who: Who) {
-        let Some(standing) = &mut self.0 else { return };
-        if let Some(stall) = standing.all.get_mut(&who).expected("a stall that was due") {
+        let Some(stalls) = &mut self.0 else { return };
+        if let Some(stall) = stalls.all.get_mut(&who).expected("a stall that was due") {
             stall.tell = Some(now + PATIENCE);
-            standing.due.insert((now + PATIENCE, stall.turn), who);
+            stalls.due.insert((now + PATIENCE, stall.turn), who);
         }
     }
 
@@ -124,8 +124,8 @@ impl Stalls {
 
     /// Handles that the application has taken a report.
     pub(in crate::session) fn on_taken(&mut self, event: &SessionEvent) {
-        if let (Some(standing), Some(report)) = (&mut self.0, report_of(event)) {
-            standing.untaken.remove(&report);
+        if let (Some(stalls), Some(report)) = (&mut self.0, report_of(event)) {
+            stalls.untaken.remove(&report);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::held::TOO_MUCH;
 use crate::budget::Budgets;
-use crate::session::chronicle::News;
+use crate::session::chronicle::Note;
 use crate::session::config::DEFAULT_STREAMS;
 use crate::session::numbers::StreamSlot;
 use crate::session::send::out_blocks::Notice;
@@ -83,7 +83,7 @@ impl Session {
         if self.account.held.covers(total) || self.account.held.grow(total, limit) {
             Ok(())
         } else {
-            self.chronicle.note(|| News::MemoryExhausted { held: total, limit });
+            self.chronicle.note(|| Note::MemoryExhausted { held: total, limit });
             Err(TOO_MUCH)
         }
     }

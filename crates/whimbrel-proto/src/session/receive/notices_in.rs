@@ -5,7 +5,7 @@ use super::opening::StreamOpening;
 use super::receiving::RecvDomain;
 use crate::mutants::{Mutant, planted};
 use crate::session::account::stalls::Whose;
-use crate::session::chronicle::News;
+use crate::session::chronicle::Note;
 use crate::session::config::{MAX_NOTICES, MAX_SPAN, MESSAGE_CHARGE};
 use crate::session::message::{DomainKey, Outcome, SessionEvent, StreamKind};
 use crate::session::numbers::{Domain, StreamSlot};
@@ -204,7 +204,7 @@ impl Session {
                     && stream.send_credit.raise(limit)
                 {
                     if self.account.stalls.end(key, Whose::Peers) {
-                        self.chronicle.note(|| News::Moves { stream: stream.id, reader: Whose::Peers });
+                        self.chronicle.note(|| Note::Moves { stream: stream.id, reader: Whose::Peers });
                     }
                     for lane in &stream.lanes {
                         self.outbox.unblock(now, *lane);
@@ -235,7 +235,7 @@ impl Session {
                 self.be_bytes(slot)?;
                 let Some(half) = self.streams.bytes_in_mut(slot) else { return Ok(()) };
                 let grown = half.on_reset(code, final_size)?;
-                self.chronicle.note(|| News::Reset { stream: StreamId(stream), code, by_peer: true });
+                self.chronicle.note(|| Note::Reset { stream: StreamId(stream), code, by_peer: true });
                 let discarded = half.after_reset();
                 if !half.opening.is_settled() {
                     // The opening will not arrive any more.

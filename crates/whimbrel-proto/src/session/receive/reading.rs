@@ -5,7 +5,7 @@ use crate::mutants::{Mutant, planted};
 use crate::session::account::credit::Terms;
 use crate::session::account::pace::Pace;
 use crate::session::account::stalls::Whose;
-use crate::session::chronicle::News;
+use crate::session::chronicle::Note;
 use crate::session::config::{MAX_NOTICES, MESSAGE_CHARGE};
 use crate::session::message::{Message, SessionEvent};
 use crate::session::numbers::StreamSlot;
@@ -181,11 +181,11 @@ impl Session {
         {
             self.out_blocks.notify(Notice::MaxStreamData(key));
             if stalled {
-                self.chronicle.note(|| News::Moves { stream: id, reader: Whose::Ours });
+                self.chronicle.note(|| Note::Moves { stream: id, reader: Whose::Ours });
             }
             let window = stream.recv_credit.window();
             if window < before && self.account.reserve.is_short() {
-                self.chronicle.note(|| News::WindowShrinks { stream: id, from: before, to: window });
+                self.chronicle.note(|| Note::WindowShrinks { stream: id, from: before, to: window });
             }
         }
     }

@@ -146,20 +146,20 @@ const MOST_MARKED: u64 = 1 << 28;
 /// Most bytes that holes in messages may take together.
 const MOST_HOLES: u64 = 256 << 20;
 
-/// A snapshot being read. Times keep their distance from now, adjusted by the time `away`.
+/// A snapshot being read. Times keep their distance from now, adjusted by the time `suspended_for`.
 pub(in crate::session) struct In {
     reader: Reader,
     version: u8,
     now: Time,
-    away: Duration,
+    suspended_for: Duration,
     marked: u64,
     room: u64,
 }
 
 impl In {
-    pub(in crate::session) fn new(bytes: Bytes, version: u8, now: Time, away: Duration) -> Self {
+    pub(in crate::session) fn new(bytes: Bytes, version: u8, now: Time, suspended_for: Duration) -> Self {
         let room = 8 * bytes.len() as u64 + MOST_HOLES;
-        Self { reader: Reader::new(bytes), version, now, away, marked: 0, room }
+        Self { reader: Reader::new(bytes), version, now, suspended_for, marked: 0, room }
     }
 
     /// Returns whether the restored session may take this many bytes beyond those in the snapshot, and deducts them.
@@ -242,13 +242,14 @@ impl In {
 
     pub(in crate::session) fn deadline(&mut self) -> Loaded<Time> {
         let left = self.reader.u64()?;
-        let left = Duration::from_nanos(left).saturating_sub(self.away).min(Duration::from_nanos(left));
+        let left =
+            Duration::from_nanos(left).saturating_sub(self.suspended_for).min(Duration::from_nanos(left));
         Ok(if left.as_nanos() > u128::from(u64::MAX / 2) { Time::MAX } else { self.now + left })
     }
 
     pub(in crate::session) fn past(&mut self) -> Loaded<Time> {
         let since = self.duration()?;
-        Ok(self.now.saturating_sub(since.saturating_add(self.away)))
+        Ok(self.now.saturating_sub(since.saturating_add(self.suspended_for)))
     }
 
     pub(in crate::session) fn ranges(&mut self) -> Loaded<Scattered> {

@@ -31,12 +31,12 @@ impl Session {
         bytes
     }
 
-    /// Restores a session from the bytes that [`Session::snapshot`] returned `away` ago by the wall clock. Lifetimes
+    /// Restores a session from the bytes that [`Session::snapshot`] returned `suspended_for` ago by the wall clock. Lifetimes
     /// have run on meanwhile. Events start over, so unread messages are announced once more.
     ///
     /// # Errors
     /// Returns a [`SnapshotError`]. A session is never restored in part.
-    pub fn restore(now: Time, away: Duration, bytes: Bytes) -> Result<Self, SnapshotError> {
+    pub fn restore(now: Time, suspended_for: Duration, bytes: Bytes) -> Result<Self, SnapshotError> {
         let head = bytes.get(..5).ok_or(SnapshotError::NotOne)?;
         if head[..4] != MAGIC {
             return Err(SnapshotError::NotOne);
@@ -45,7 +45,7 @@ impl Session {
         if !(OLDEST_VERSION..=SNAPSHOT_VERSION).contains(&version) {
             return Err(SnapshotError::Version { found: version });
         }
-        let mut input = In::new(bytes.slice(5..), version, now, away);
+        let mut input = In::new(bytes.slice(5..), version, now, suspended_for);
         let mut session = Self::load(&mut input)?;
         if !input.is_over() {
             return Err(codec::BROKEN);
