@@ -61,7 +61,7 @@ impl Session {
     /// Serves until the session is closed. Fails if the client does what no client should.
     async fn serve(&mut self) -> Result<(), String> {
         let hello = tokio::time::timeout(HELLO, self.mocket.recv());
-        let Ok(first) = hello.await else { return Err("the client did not say hello".to_owned()) };
+        let Ok(first) = hello.await else { return Err("the client does not say hello".to_owned()) };
         let Ok(first) = first else { return Ok(()) };
         let Ok(ClientFrame::Hello(hello)) = ClientFrame::parse(&first.payload) else {
             return Err("the first message is not a hello of this version".to_owned());

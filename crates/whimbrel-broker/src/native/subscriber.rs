@@ -89,7 +89,7 @@ pub(super) async fn run(
         }
         Ok(SubscriberFrame::Subscribe(subscribe)) => attach(&hub, &who, &permissions, most, subscribe),
         Ok(SubscriberFrame::End(name)) => return Box::pin(durable::end(hub, &sender, &who, name)).await,
-        _ => Err(mistake("the first message on the stream is not a subscription")),
+        _ => Err(mistake("the first message on the stream subscribes to nothing")),
     };
     drop(first);
     let ended = match attached {
