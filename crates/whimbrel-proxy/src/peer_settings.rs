@@ -35,7 +35,7 @@ pub struct PeerSettings {
     /// The targets that it may open here. Default: none.
     #[serde(default, with = "as_text::list")]
     pub may_open: Vec<Permit>,
-    /// Those of these targets that are told whose connection it is, by the PROXY protocol, version 2. Default: none.
+    /// The targets that learn whose connection it is, by the PROXY protocol, version 2. Default: none.
     #[serde(default, with = "as_text::list")]
     pub proxy_protocol: Vec<Pattern>,
     /// The networks of programs in whose names it may speak here: their connections and datagrams have their own addresses.

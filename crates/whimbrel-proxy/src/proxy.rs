@@ -89,7 +89,7 @@ pub struct Proxy {
     pub(crate) goes: watch::Sender<bool>,
     /// It stays until flows have ended: their packets come by it, too.
     pub(crate) interception: Option<Interception>,
-    /// The same by a TUN interface.
+    /// Interception by a TUN interface.
     pub(crate) tun: Option<TunInterception>,
     pub(crate) sessions: JoinSet<()>,
     pub(crate) unanswered: Arc<Unanswered>,

@@ -89,7 +89,7 @@ pub struct Size {
     pub bytes: u64,
     /// The longest time that a message is held. Default: none.
     pub age: Option<Duration>,
-    /// As many messages as are published in this time at the present rate. Default: does not follow the rate.
+    /// The span of messages to hold: as many as are published in this time at the present rate. Default: does not follow the rate.
     pub follow: Option<Duration>,
 }
 

@@ -20,7 +20,7 @@ use crate::backbone::{Backbone, NatsReport};
 use crate::gateway::mqtt::{BridgeReport, BridgeReports};
 use crate::hub::{Change, Flow, Hub, LOOK, PublisherRecord, RoomReport, SubscriberRecord};
 
-/// So many looks may be missed before the broker is not healthy.
+/// The number of missed checks after which the broker is not healthy.
 const MISSED: u32 = 10;
 
 /// Makes reports of a broker. Cheap to clone.

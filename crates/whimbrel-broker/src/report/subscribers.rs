@@ -62,7 +62,7 @@ pub struct SubscriberSums {
     pub lag: u64,
     /// Messages that were delivered.
     pub delivered: u64,
-    /// Those of them that were recovered.
+    /// The number of them that were recovered.
     pub recovered: u64,
     /// Messages that were overwritten before they could be delivered, at most.
     pub lost: u64,

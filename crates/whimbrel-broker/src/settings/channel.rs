@@ -89,7 +89,8 @@ pub struct PartitionSection {
     /// The longest time that a message is held. Default: no bound.
     #[serde(default, with = "as_text::optional_duration", skip_serializing_if = "Option::is_none")]
     pub age: Option<Duration>,
-    /// As many messages as are published in this time at the present rate, within the other bounds. Default: it does not follow the rate.
+    /// The span of messages to hold: as many as are published in this time at the present rate, within the other bounds. Default: it does
+    /// not follow the rate.
     #[serde(default, with = "as_text::optional_duration", skip_serializing_if = "Option::is_none")]
     pub follow: Option<Duration>,
     /// The policy that chooses the message to overwrite when it is full. Default: lrp.

@@ -90,7 +90,7 @@ mod urls {
 /// A mistake in these settings.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MulticastMistake {
-    /// There is no link.
+    /// No interface is named.
     #[error("[multicast] names no interfaces: write for example interfaces = [\"lan0\"]")]
     NoInterface,
     /// Nobody can join it.
@@ -104,7 +104,7 @@ pub enum MulticastMistake {
     /// There are too many.
     #[error("[multicast] has {0} groups on {1} interfaces: at most 64 groups on 16 interfaces are allowed")]
     TooMany(usize, usize),
-    /// There is no broker.
+    /// No broker is named.
     #[error("[multicast.broker] names no broker: write for example urls = [\"whimbrel://KEY@HOST:4433\"]")]
     NoBroker,
     /// A broker could be anyone.

@@ -36,7 +36,7 @@ pub struct Limits {
     /// After this time without a byte in either direction a TCP flow is reset. Default 2 h 4 min (RFC 5382 section 5).
     #[serde(with = "as_text::duration")]
     pub tcp_idle: Duration,
-    /// The same where one direction has ended. Default 10 min.
+    /// The same limit once one direction has ended. Default 10 min.
     #[serde(with = "as_text::duration")]
     pub tcp_half_closed_idle: Duration,
     /// After this time without a datagram in either direction a UDP program's socket is closed. Default 5 min

@@ -27,11 +27,11 @@ pub enum Event {
     Unconfirmed(Vec<BrokerId>),
     /// It has lost its broker, or was not served there, for this reason. It looks for one that serves it.
     Detached(String),
-    /// How many messages it will get that it missed. This comes before them.
+    /// The number of missed messages that it will get. This comes before them.
     Outstanding(Outstanding),
     /// A message.
     Message(Delivery),
-    /// So many messages do not come, or not yet.
+    /// Messages that do not come, or not yet.
     Lost {
         /// Their fate.
         fate: Fate,

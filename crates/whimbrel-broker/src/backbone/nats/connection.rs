@@ -95,7 +95,7 @@ impl Connection {
         self.changed.notified().await;
     }
 
-    /// So many messages of other brokers came.
+    /// Counts messages of other brokers that came.
     pub(super) fn on_received(&self, messages: u64) {
         self.received.fetch_add(messages, Ordering::Relaxed);
     }

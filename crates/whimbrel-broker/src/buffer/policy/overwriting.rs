@@ -33,7 +33,7 @@ impl Room {
         load.messages <= self.messages && load.bytes <= self.bytes
     }
 
-    /// So many percent of it.
+    /// Returns this percentage of it.
     #[must_use]
     pub fn percent(&self, percent: u8) -> Self {
         let part = |whole: u64| (u128::from(whole) * u128::from(percent) / 100) as u64;

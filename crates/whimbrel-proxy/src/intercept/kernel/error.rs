@@ -20,7 +20,7 @@ pub enum KernelError {
         /// The package that has it on most systems.
         package: &'static str,
     },
-    /// As many instances run as there can be.
+    /// The maximum number of instances is running.
     #[error("16 proxies already intercept traffic on this host, which is the maximum: stop one")]
     TooMany,
     /// Hosts behind an interface reach nothing through this one.

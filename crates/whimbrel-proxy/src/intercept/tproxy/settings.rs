@@ -35,7 +35,7 @@ pub struct TproxySettings {
 /// A mistake in these settings.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TproxyMistake {
-    /// There is nothing to intercept.
+    /// Nothing is named to intercept.
     #[error("[in.tproxy] intercepts nothing: name `interfaces`, or set `output = true`")]
     Nothing,
     /// No interface can be called so.

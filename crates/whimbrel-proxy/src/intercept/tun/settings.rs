@@ -37,7 +37,7 @@ pub struct TunSettings {
     /// A network on this host's links, of which this host uses addresses for itself. Default 169.254.64.0/20.
     #[serde(with = "as_text")]
     pub own_ipv4: Ipv4Net,
-    /// The same in IPv6. Default fd57:4849:4d42::/48.
+    /// The same for IPv6. Default fd57:4849:4d42::/48.
     #[serde(with = "as_text")]
     pub own_ipv6: Ipv6Net,
 }
@@ -56,7 +56,7 @@ pub enum Stack {
 /// A mistake in these settings.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TunMistake {
-    /// There is nothing to intercept.
+    /// No network is named to intercept.
     #[error("[in.tun] intercepts nothing: name networks in `routes`, such as \"10.0.0.0/8\"")]
     Nothing,
     /// A network is to be intercepted and left alone.
