@@ -4,7 +4,7 @@ use whimbrel::PublicKey;
 use whimbrel_pubsub::coverage::ClusterId;
 use whimbrel_pubsub::message::{BrokerId, ChannelId};
 
-/// The id of the broker with this key.
+/// Returns the id of the broker with this key.
 pub fn broker_id(key: &PublicKey) -> BrokerId {
     let bytes = key.as_bytes();
     BrokerId(u64::from_le_bytes(std::array::from_fn(|at| bytes[at])))

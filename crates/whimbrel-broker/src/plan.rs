@@ -1,4 +1,4 @@
-//! How large a buffer has to be.
+//! The required size of a buffer.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ pub struct Plan {
     pub rate: f64,
     /// Bytes of an encoded message, on average.
     pub size: u64,
-    /// How long a subscriber is away, on average. Absences are taken to be memoryless, as in the paper.
+    /// The mean time for which a subscriber is away. Absences are taken to be memoryless, as in the paper.
     pub absence: Duration,
     /// The share of time for which a subscriber is away, 0 to 1.
     pub away: f64,
@@ -18,19 +18,19 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The messages that the buffer has to hold: rate × absence × ln(away / loss). The policy is `lrp`, with which a message stays
-    /// for the time in which so many others are published.
+    /// Returns the messages that the buffer has to hold: rate × absence × ln(away / loss). The policy is `lrp`, with which a message stays until
+    /// that many others have been published.
     pub fn messages(&self) -> u64 {
         let times = (self.away / self.loss).ln().max(0.0);
         (self.rate * self.absence.as_secs_f64() * times).ceil() as u64
     }
 
-    /// The bytes of these messages.
+    /// Returns the bytes of these messages.
     pub fn bytes(&self) -> u64 {
         self.messages().saturating_mul(self.size)
     }
 
-    /// How long a message stays.
+    /// Returns the time for which a message stays.
     pub fn reach(&self) -> Duration {
         Duration::try_from_secs_f64(self.messages() as f64 / self.rate).unwrap_or(Duration::MAX)
     }

@@ -12,12 +12,12 @@ impl Time {
     /// The clock's epoch.
     pub const ZERO: Self = Self(0);
 
-    /// The point `since` after the epoch.
+    /// Returns the point `since` after the epoch.
     pub fn at(since: Duration) -> Self {
         Self(nanos(since))
     }
 
-    /// The time since `earlier`; zero if `earlier` is later.
+    /// Returns the time since `earlier`; zero if `earlier` is later.
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }

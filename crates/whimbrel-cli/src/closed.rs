@@ -16,7 +16,7 @@ pub(crate) fn why(reason: &CloseReason) -> String {
         CloseReason::Aborted(Cause::Application, said) => format!("the peer closed{}", words(said)),
         CloseReason::Aborted(Cause::Shutdown, said) => format!("the peer shut down{}", words(said)),
         CloseReason::Aborted(Cause::Refused, said) => {
-            format!("the peer does not let this key in, or not any more{}", words(said))
+            format!("the peer does not allow this key, or no longer does{}", words(said))
         }
         CloseReason::Aborted(cause, said) => format!("the peer gave up, cause {cause:?}{}", words(said)),
         other => other.to_string(),
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn causes_are_told_in_words_and_text_is_escaped() {
         let refused = CloseReason::Aborted(Cause::Refused, Reason::default());
-        assert_eq!(why(&refused), "the peer does not let this key in, or not any more");
+        assert_eq!(why(&refused), "the peer does not allow this key, or no longer does");
         assert_eq!(why(&aborted(1, "\x1b[2J")), r"the peer closed: \u{1b}[2J (code 1)");
     }
 }

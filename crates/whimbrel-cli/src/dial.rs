@@ -79,7 +79,7 @@ pub(crate) struct ListenArgs {
     /// The address and port to listen on. Port 0 takes any free one [default: [::]:4433, all addresses of both families].
     #[arg(long, value_name = "ADDR", value_parser = units::address)]
     pub(crate) listen: Option<SocketAddr>,
-    /// Read settings from this TOML file; options of the command line win over it. SIGHUP and `whimbrel reload` read
+    /// Read settings from this TOML file; options on the command line override it. SIGHUP and `whimbrel reload` read
     /// it again. `whimbrel check FILE` checks it, and docs/whimbrel.toml shows all settings.
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
@@ -90,7 +90,7 @@ pub(crate) struct ListenArgs {
     pub(crate) key: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) psk: PskOptions,
-    /// Tell our public key to strangers who ask for it, so that they can trust it on first use.
+    /// Show our public key to clients that ask for it, so that they can trust it on first use.
     #[arg(long)]
     pub(crate) show_key: bool,
     /// Accept connections from this public key only. May be repeated; others get no answer [default: any key].

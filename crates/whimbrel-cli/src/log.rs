@@ -79,7 +79,7 @@ fn read(filter: &str) -> Result<EnvFilter, String> {
             whole.push('=');
         } else if !part.contains(['=', '[']) {
             return Err(format!(
-                "`{part}` is no level; use error, warn, info, debug, trace, or TARGET=LEVEL"
+                "`{part}` is not a level; use error, warn, info, debug, trace, or TARGET=LEVEL"
             ));
         }
         whole.push_str(part);

@@ -64,7 +64,7 @@ fn loopback(text: &str) -> Result<SocketAddr, String> {
         return Ok(address);
     }
     Err(format!(
-        "others than the users of this host reach {address}: if they may see everything, write `dashboard = \"{address}\"` under [service] in a \
+        "other hosts can reach {address}: if everybody there may see everything, write `dashboard = \"{address}\"` under [service] in a \
          file, and give it to --config"
     ))
 }

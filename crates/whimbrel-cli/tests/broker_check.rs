@@ -75,9 +75,9 @@ fn regression_what_run_refuses_check_refuses() {
     let bridge =
         "[[channel]]\nname = 'fish'\ntopics = 'fish/#'\n[[bridge]]\nname = 'b'\nurl = 'mqtt://127.0.0.1:1'\n";
     let text = format!("{bridge}out = [{{ filter = 'birds/#' }}]\n");
-    refused(&home, &text, "7:19", "no channel of this broker has topics of the filter `birds/#`");
+    refused(&home, &text, "7:19", "no channel of this broker has topics that match `birds/#`");
     let output = whimbrel(&home).args(["broker", "run", "--config"]).arg(home.file("broker.toml")).output();
     assert_fails(&output.unwrap(), "broker.toml:7:19: ");
-    refused(&home, "[listen]\naddress = '0.0.0.0:4433'\n", "2:11", "nobody may do anything");
+    refused(&home, "[listen]\naddress = '0.0.0.0:4433'\n", "2:11", "no client may do anything");
     refused(&home, "[[channel]]\nname = 'a'\nreplicas = 2\n", "3:12", "durable = true");
 }

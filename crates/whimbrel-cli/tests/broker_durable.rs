@@ -129,7 +129,7 @@ fn a_subscription_is_away_comes_back_and_is_ended() {
     let other = Home::new("durable-away-other");
     let strange = ["--durable", "board", "--end"];
     let output = whimbrel(&other).args(["sub", "--broker", url]).args(strange).output().unwrap();
-    assert_fails(&output, "the broker knows no durable subscription `board` of our key");
+    assert_fails(&output, "the broker has no durable subscription `board` for our key");
     let output = subscriber(&home, url, "weather", &["--durable", "board"]).output().unwrap();
     assert_fails(&output, "has the filter `prices/#`: end it first, or use another name");
 

@@ -146,8 +146,8 @@ fn selectors_are_the_group_s_and_what_a_member_cannot_have_is_said() {
     fails("$share/g/work/#", &[], 1, "another selector");
     let state = home.file("state").display().to_string();
     for kept in [&["--state", &*state][..], &["--semi-durable"], &["--durable", "d"], &["--from-held"]] {
-        fails("$share/g/work/#", kept, 2, "none of its members' own");
+        fails("$share/g/work/#", kept, 2, "which its members share");
     }
-    fails("$share/g/work/#", &["--slow", "replace-by-key"], 2, "in turn");
+    fails("$share/g/work/#", &["--slow", "replace-by-key"], 2, "in order");
     fails("$share/g", &[], 2, "filter");
 }

@@ -422,7 +422,7 @@ fn without_a_file_mqtt_is_for_this_host() {
     let refused = whimbrel(&home).args(["broker", "run", "--mqtt", "0.0.0.0:0"]).output().unwrap();
     assert_eq!(refused.status.code(), Some(2));
     let said = String::from_utf8_lossy(&refused.stderr);
-    assert!(said.contains("others than this host's clients reach this address"), "{said}");
+    assert!(said.contains("other hosts can reach this address"), "{said}");
     let file = home.file("broker.toml");
     std::fs::write(&file, "[mqtt]\naddress = '127.0.0.1:1883'\n").unwrap();
     let refused = whimbrel(&home).args(["broker", "check"]).arg(&file).output().unwrap();

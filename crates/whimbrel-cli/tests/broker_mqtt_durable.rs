@@ -204,5 +204,5 @@ fn a_will_waits_for_its_channel_and_one_that_is_left_is_told() {
     assert_eq!(mqtt_of(&broker)["wills_refused"], 0);
     broker.stop_and_restart();
     let told = std::fs::read_to_string(broker.home.file("log")).unwrap();
-    assert!(told.contains("a Will of an MQTT client is not published: the broker stopped"), "{told}");
+    assert!(told.contains("a Will of an MQTT client was not published: the broker stopped"), "{told}");
 }

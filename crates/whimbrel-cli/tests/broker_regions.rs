@@ -65,13 +65,13 @@ fn links_carry_the_channels_that_both_brokers_have() {
     };
     until("it has heard of both", || north_knows().contains("the broker south, whimbrel://"));
     let refused = north.sub("weather/#", &[]).output().unwrap();
-    assert_fails(&refused, "no channel of this broker has topics of the filter `weather/#`; ask the broker ");
+    assert_fails(&refused, "no channel of this broker has topics that match `weather/#`; ask the broker ");
     assert_fails(&refused, "(channel `weather`)");
     let mut publish = whimbrel(&home);
     publish.args(["pub", "weather/today", "--message", "x", "--broker", &north.url]);
     assert_fails(&publish.output().unwrap(), "; ask the broker ");
     let nobody = north.sub("news", &[]).output().unwrap();
-    assert_fails(&nobody, "no channel of this broker has topics of the filter `news`");
+    assert_fails(&nobody, "no channel of this broker has topics that match `news`");
     // What the file keeps from a link goes over none.
     centre.publish("archive/1", numbers(0..10));
     until("the north has it", || arrived(&north, "archive") == 10);
@@ -115,5 +115,5 @@ fn a_peer_gets_only_channels_that_are_there() {
         format!("[broker]\ncluster = 'c'\n{}[[peer]]\nkey = '{key}'\nchannels = ['fowl']\n", channel("fish"));
     std::fs::write(&file, text).unwrap();
     let output = whimbrel(&home).args(["broker", "check"]).arg(&file).output().unwrap();
-    assert_fails(&output, "the channel `fowl`, and no [[channel]] has this name");
+    assert_fails(&output, "the channel `fowl`, but no [[channel]] has this name");
 }

@@ -191,5 +191,5 @@ fn a_broker_that_is_among_its_own_peers_does_not_start() {
     assert_fails(&run(), "remove one");
     std::fs::write(&file, "[listen]\naddress = '0.0.0.0:0'\n").unwrap();
     let checked = whimbrel(&home).args(["broker", "check"]).arg(&file).output().unwrap();
-    assert_fails(&checked, "nobody may do anything");
+    assert_fails(&checked, "no client may do anything");
 }

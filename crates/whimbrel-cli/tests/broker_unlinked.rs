@@ -61,7 +61,7 @@ fn regression_a_status_says_why_a_broker_is_not_linked_and_what_comes_next() {
     for part in [
         "not linked for ",
         "no answer from 127.0.0.1:",
-        "it has to dial, since its [[peer]] here has no `url`",
+        "it must dial, since its [[peer]] here has no `url`",
         "has no [[peer]] with your key",
     ] {
         assert!(status.contains(part), "{part}: {status}");

@@ -135,7 +135,7 @@ fn a_socket_that_was_left_is_replaced_and_one_in_use_is_not() {
     // What is no socket of ours is left alone.
     std::fs::write(home.file("control"), "a letter").unwrap();
     let refused = second.output().unwrap();
-    assert!(text(&refused.stderr).contains("is no socket, and is left alone"), "{refused:?}");
+    assert!(text(&refused.stderr).contains("is not a socket and is left alone"), "{refused:?}");
     assert_eq!(std::fs::read_to_string(home.file("control")).unwrap(), "a letter");
 }
 

@@ -321,7 +321,7 @@ async fn what_is_no_sink_is_told_from_one() {
         };
         let running = tokio::task::spawn_blocking(run);
         let _mocket = silent.accept().await.unwrap();
-        assert_fails(&running.await.unwrap(), "does not answer as `whimbrel perf serve` does");
+        assert_fails(&running.await.unwrap(), "does not answer like `whimbrel perf serve`");
     }
 }
 
@@ -370,7 +370,7 @@ async fn a_stranger_neither_breaks_a_server_nor_learns_the_machine() {
         assert!(closed.as_ref().is_some_and(|reason| reason.to_string().contains(why)), "{closed:?}");
     }
     let (_, closed) = said_to(url, &[(CONTROL, r#"{"\u001b]0;owned\u0007":1}"#)]).await;
-    assert!(closed.is_some_and(|reason| reason.to_string().contains("something else than `whimbrel perf`")));
+    assert!(closed.is_some_and(|reason| reason.to_string().contains("something other than `whimbrel perf`")));
 
     let most = u64::MAX;
     let done = format!(
@@ -411,7 +411,7 @@ fn a_key_trusted_on_first_use_is_insisted_on() {
     let impostor = ["perf", "serve", "--listen", &address, "--show-key", "--key", &second];
     let _impostor = Running::listening(whimbrel(&home).args(impostor));
     let output = whimbrel(&home).args(["perf", "run", &url, "--trust-on-first-use"]).output().unwrap();
-    assert_fails(&output, "somebody may stand in its place");
+    assert_fails(&output, "somebody may be impersonating it");
 }
 
 #[test]

@@ -298,10 +298,10 @@ fn mistakes_are_told_with_their_place() {
         "proxy.toml:3:7: cannot use the dictionary `cot`, /no/such/dict: there is no such file",
     );
     let wrong = check(&format!("[dictionaries]\ncot = '{}'\n", path(&examples)));
-    assert_fails(&wrong, "it is no dictionary: make one with `whimbrel proxy train`");
+    assert_fails(&wrong, "it is not a dictionary: make one with `whimbrel proxy train`");
     assert_fails(
         &check("[[rule]]\nname = 'r'\ncompression = 'zstd:99'\n"),
-        "proxy.toml:4:15: `zstd:99` is no compression",
+        "proxy.toml:4:15: `zstd:99` is not a compression",
     );
     std::fs::write(&file, "[listen]\n[[rule]]\nname = 'r'\ncompression = 'xz'\n").unwrap();
     let explained = ["proxy", "explain", "--config", &path(&file), "tcp", "a.b:1"];

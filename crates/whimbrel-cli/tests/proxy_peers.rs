@@ -172,7 +172,7 @@ fn peers_come_and_go_and_disturb_no_flow_of_others() {
     talk(&mut second);
     // The first goes, and with it its flow. What it served goes elsewhere.
     let said = near.reload(&file(&[two, rule(1, "two")]));
-    assert!(said.contains("one is a peer no more") && said.contains("its sessions ended: 1"), "{said}");
+    assert!(said.contains("one is no longer a peer") && said.contains("its sessions ended: 1"), "{said}");
     assert_reset(&mut first);
     talk(&mut second);
     assert_eq!((near.state("one"), near.flows()), (None, vec!["two".to_owned()]));
@@ -181,7 +181,7 @@ fn peers_come_and_go_and_disturb_no_flow_of_others() {
     talk(&mut third);
     // Another far end takes over its name.
     let said = near.reload(&file(&[peer(0, "two")]));
-    assert!(said.contains("two is a peer now") && said.contains("two is a peer no more"), "{said}");
+    assert!(said.contains("two is a peer now") && said.contains("two is no longer a peer"), "{said}");
     assert_reset(&mut second);
     assert_reset(&mut third);
     until("it is dialled", || near.state("two").as_deref() == Some("connected"));
@@ -228,7 +228,7 @@ fn a_peer_that_moves_keeps_its_flows_and_gets_new_ones_at_its_new_address() {
     let mut before = connected(&near, &server);
     let new = link(&near.home);
     let said = near.reload(&file(&at(&new)));
-    assert!(said.contains("far has another url"), "{said}");
+    assert!(said.contains("far: url changed"), "{said}");
     until("a second session is there", || near.sessions() == 2);
     talk(&mut before);
     let mut after = connected(&near, &server);
@@ -262,7 +262,7 @@ fn a_mode_says_who_begins_and_may_change() {
     thread::sleep(QUIET);
     assert_eq!((near.sessions(), far.sessions()), (0, 0));
     let said = near.reload(&of_near("active"));
-    assert!(said.contains("other has another mode"), "{said}");
+    assert!(said.contains("other: mode changed"), "{said}");
     until("it dials", || near.state("other").as_deref() == Some("connected"));
     let mut flow = connected(&near, &server);
     talk(&mut flow);

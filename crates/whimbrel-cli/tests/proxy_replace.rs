@@ -288,7 +288,7 @@ fn regression_a_signal_ends_a_proxy_whose_successor_hangs() {
     near.running.signal("-TERM");
     let Proxy { running, home: _home, .. } = near;
     let (_, _, errors) = running.end();
-    assert!(!errors.contains("this one goes on"), "{errors}");
+    assert!(!errors.contains("this one continues"), "{errors}");
 }
 
 #[test]

@@ -107,7 +107,7 @@ fn a_server_sees_programs_where_they_are_as_far_as_the_file_says() {
     let said =
         whimbrel(&networks.homes[1]).arg("reload").arg(networks.homes[1].file("control")).output().unwrap();
     let said = String::from_utf8(said.stdout).unwrap();
-    assert!(said.contains("may open something else"), "{said}");
+    assert!(said.contains("has new permits"), "{said}");
     assert_eq!(tcp(&networks.client, &server, "10.3.0.2:0").1.ip().to_string(), "10.3.0.1");
     drop((far, near));
 }

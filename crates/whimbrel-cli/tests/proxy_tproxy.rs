@@ -316,7 +316,7 @@ fn what_is_missing_is_said_and_nothing_is_left() {
     fails(near(LAN).env("PATH", &folder), "needs the program `nft`");
     fails(near(LAN).env("PATH", networks.homes[0].file("")), "needs the program `nft`");
     let taken = networks.gate.run(|| TcpListener::bind("127.0.0.1:7893").unwrap());
-    fails(&mut near(LAN), "another program has port 7893");
+    fails(&mut near(LAN), "another program uses port 7893");
     drop(taken);
     networks.gate.command("nft create table inet whimbrel0");
     let output = networks.gate.run(|| near(LAN).output().unwrap());
@@ -328,7 +328,7 @@ fn what_is_missing_is_said_and_nothing_is_left() {
     networks.gate.set("ipv4/conf/all/rp_filter", "0");
     networks.gate.set("ipv4/ip_forward", "0");
     networks.gate.set("ipv6/conf/all/forwarding", "0");
-    fails(&mut near(LAN), "forwards nothing of `lan0`");
+    fails(&mut near(LAN), "does not forward traffic from `lan0`");
     // Without the right to alter the network.
     networks.gate.set("ipv4/ip_forward", "1");
     let near = near(LAN);

@@ -368,7 +368,7 @@ fn what_is_missing_is_said_and_nothing_is_left() {
     fails(&mut without, "has no TUN interfaces");
     networks.gate.set("ipv4/ip_forward", "0");
     networks.gate.set("ipv6/conf/all/forwarding", "0");
-    fails(&mut near(&format!("{ALL}\ninterfaces = ['lan0']")), "forwards nothing of `lan0`");
+    fails(&mut near(&format!("{ALL}\ninterfaces = ['lan0']")), "does not forward traffic from `lan0`");
     networks.gate.set("ipv6/conf/all/disable_ipv6", "1");
     networks.gate.set("ipv6/conf/lo/disable_ipv6", "1");
     fails(&mut near("routes = ['::/0']"), "has no IPv6");

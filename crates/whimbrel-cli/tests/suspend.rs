@@ -433,7 +433,7 @@ fn what_cannot_be_resumed_is_said_with_what_to_do() {
         (make("half", &session[..session.len() / 2]), plain, "damaged or cut short"),
         (make("short", &session[..session.len() - 1]), plain, "damaged or cut short"),
         (make("head", &session[..6]), plain, "damaged or cut short"),
-        (make("short-seal", &sealed[..sealed.len() - 1]), &seal, "a whole copy of the file"),
+        (make("short-seal", &sealed[..sealed.len() - 1]), &seal, "a complete copy of the file"),
         (place("sealed"), plain, "--passphrase-file FILE"),
         (place("session"), &seal, "leave out --passphrase-file"),
         (place("session"), &["--key", &other], "--key FILE"),

@@ -29,22 +29,22 @@ impl Histogram {
         self.max = self.max.max(duration);
     }
 
-    /// The number of durations recorded.
+    /// Returns the number of durations recorded.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The exact maximum; zero if nothing was recorded.
+    /// Returns the exact maximum; zero if nothing was recorded.
     pub fn max(&self) -> Duration {
         self.max
     }
 
-    /// The exact mean; zero if nothing was recorded.
+    /// Returns the exact mean; zero if nothing was recorded.
     pub fn mean(&self) -> Duration {
         if self.count == 0 { Duration::ZERO } else { self.sum.div_f64(self.count as f64) }
     }
 
-    /// The value that a share `quantile` (0 to 1) of the durations does not exceed, rounded up by at most 3 % or 1
+    /// Returns the value that a share `quantile` (0 to 1) of the durations does not exceed, rounded up by at most 3 % or 1
     /// µs. Zero if nothing was recorded.
     pub fn quantile(&self, quantile: f64) -> Duration {
         let rank = (quantile.clamp(0.0, 1.0) * self.count as f64).ceil().max(1.0) as u64;

@@ -8,7 +8,7 @@ use whimbrel_proto::Time;
 
 use crate::units::{self, ParseError};
 
-/// A link that is suspended again and again: a radio that scans or sleeps. What would arrive meanwhile arrives when the
+/// A link that is suspended periodically: a radio that scans or sleeps. What would arrive meanwhile arrives when the
 /// suspension ends, and nothing is lost. Written `150ms every 1.2s`; the suspension is the end of each such time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hold {
@@ -22,7 +22,7 @@ impl Hold {
         (!length.is_zero() && length < every).then_some(Self { length, every })
     }
 
-    /// The share of the time in which the link is suspended.
+    /// Returns the share of the time in which the link is suspended.
     pub fn share(&self) -> f64 {
         self.length.as_secs_f64() / self.every.as_secs_f64()
     }

@@ -86,7 +86,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// The arrivals of the packet: none, one or two.
+    /// Returns the arrivals of the packet: none, one or two.
     pub fn deliveries(self) -> impl Iterator<Item = Delivery> {
         let (first, second) = match self {
             Self::Delivered(first, second) => (Some(first), second),
@@ -188,7 +188,7 @@ impl Link {
         self.config = config;
     }
 
-    /// The link's settings.
+    /// Returns the link's settings.
     pub fn config(&self) -> &LinkConfig {
         &self.config
     }

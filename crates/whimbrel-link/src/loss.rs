@@ -46,7 +46,7 @@ pub enum Loss {
 }
 
 impl Loss {
-    /// The share of packets lost over a long time, 0 to 1, for a sender of constant rate.
+    /// Returns the share of packets lost over a long time, 0 to 1, for a sender of constant rate.
     pub fn mean(&self) -> f64 {
         match *self {
             Self::None => 0.0,

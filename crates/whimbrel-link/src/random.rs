@@ -225,7 +225,7 @@ impl Drawn {
         useful.max(0.0) * rate / 8.0 * arrives * PACKET.1 / PACKET.0
     }
 
-    /// Returns the first moment by which the link leaves room for so many bytes, within ten minutes.
+    /// Returns the first moment by which the link has room for this many bytes, within ten minutes.
     pub fn first_left(&self, bytes: f64) -> Duration {
         let (mut least, mut most) = (0.0, 600.0);
         while most - least > 1e-3 {

@@ -46,7 +46,7 @@ pub struct Step {
 }
 
 impl Rate {
-    /// The mean rate over a long time, in bits per second.
+    /// Returns the mean rate over a long time, in bits per second.
     pub fn mean(&self) -> u64 {
         match self {
             Self::Constant(rate) => *rate,

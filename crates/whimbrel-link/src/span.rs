@@ -26,7 +26,7 @@ impl Span {
         Self { least: least.min(most), most: least.max(most) }
     }
 
-    /// The longest duration.
+    /// Returns the longest duration.
     pub fn most(&self) -> Duration {
         self.most
     }

@@ -48,7 +48,7 @@ pub fn host_addresses() -> io::Result<Vec<HostAddress>> {
     Ok(addresses)
 }
 
-/// The address from which the system would send to `remote`.
+/// Returns the address from which the system would send to `remote`.
 ///
 /// # Errors
 /// There is no route to `remote`.

@@ -35,7 +35,7 @@ impl BareSocket {
         Ok(Self { socket, io })
     }
 
-    /// The address that the socket is bound to.
+    /// Returns the address that the socket is bound to.
     ///
     /// # Errors
     /// The system no longer knows the socket.

@@ -89,7 +89,7 @@ impl RecvBatch {
         }
     }
 
-    /// The datagrams of the last fill, in order of arrival.
+    /// Returns the datagrams of the last fill, in order of arrival.
     pub fn datagrams(&mut self) -> impl Iterator<Item = Datagram<'_>> {
         let buffers = self.memory.chunks_exact_mut(BUFFER).zip(&self.meta);
         buffers.take(self.filled).flat_map(|(buffer, meta)| {

@@ -85,7 +85,7 @@ impl UdpSocket {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// The address that the socket is bound to.
+    /// Returns the address that the socket is bound to.
     ///
     /// # Errors
     /// The system no longer knows the socket.
@@ -107,13 +107,13 @@ impl UdpSocket {
         }
     }
 
-    /// The most datagrams that one system call sends. It is 1 where segmentation offload is missing or has failed, so
+    /// Returns the most datagrams that one system call sends. It is 1 where segmentation offload is missing or has failed, so
     /// it may fall to 1 at any time.
     pub fn max_gso_segments(&self) -> usize {
         self.io.max_gso_segments()
     }
 
-    /// The most datagrams that arrive in one buffer; 1 where the system does not coalesce.
+    /// Returns the most datagrams that arrive in one buffer; 1 where the system does not coalesce.
     pub fn gro_segments(&self) -> usize {
         self.io.gro_segments()
     }
@@ -123,7 +123,7 @@ impl UdpSocket {
         self.io.may_fragment()
     }
 
-    /// The kernel memory granted for receiving, in bytes. Linux reports twice what was requested.
+    /// Returns the kernel memory granted for receiving, in bytes. Linux reports twice what was requested.
     ///
     /// # Errors
     /// The system no longer knows the socket.
@@ -131,7 +131,7 @@ impl UdpSocket {
         SockRef::from(&self.socket).recv_buffer_size()
     }
 
-    /// The kernel memory granted for sending, in bytes. Linux reports twice what was requested.
+    /// Returns the kernel memory granted for sending, in bytes. Linux reports twice what was requested.
     ///
     /// # Errors
     /// The system no longer knows the socket.

@@ -55,23 +55,23 @@ impl Budget {
         Self(Arc::new(Usage { limit: self.limit(), used: AtomicU64::new(0), within }))
     }
 
-    /// The most that all users together can use.
+    /// Returns the most that all users together can use.
     pub fn limit(&self) -> u64 {
         self.0.limit
     }
 
-    /// The amount in use; for a share, the amount its users have. [Forced](Self::force) amounts may exceed the limit.
+    /// Returns the amount in use; for a share, the amount its users have. [Forced](Self::force) amounts may exceed the limit.
     pub fn used(&self) -> u64 {
         self.0.used()
     }
 
-    /// The amount free in the whole, whoever may take it.
+    /// Returns the amount free in the whole, whoever may take it.
     pub fn rest(&self) -> u64 {
         let whole = self.accounts().last();
         whole.map_or(0, |whole| whole.limit.saturating_sub(whole.used()))
     }
 
-    /// The amount that this handle can still take.
+    /// Returns the amount that this handle can still take.
     pub fn free(&self) -> u64 {
         let rest = self.rest();
         let rooms = self.accounts().map(|account| match &account.within {
@@ -157,7 +157,7 @@ impl Budgets {
         Self { credit, first: first(memory.limit()), memory, send }
     }
 
-    /// The budgets of a session that shares with no other.
+    /// Returns the budgets of a session that shares with no other.
     pub fn unlimited() -> Self {
         Self::new(u64::MAX, u64::MAX, u64::MAX)
     }

@@ -83,7 +83,7 @@ impl Cause {
         Self::Internal,
     ];
 
-    /// The cause with this number on the wire; an unknown number is [`Cause::Unrecognized`].
+    /// Returns the cause with this number on the wire; an unknown number is [`Cause::Unrecognized`].
     pub fn from_code(code: u64) -> Self {
         usize::try_from(code).ok().and_then(|code| Self::ALL.get(code).copied()).unwrap_or(Self::Unrecognized)
     }

@@ -12,7 +12,7 @@ pub enum Side {
 }
 
 impl Side {
-    /// The low bit of the stream and path ids that this side opens: 0 for the client, 1 for the server.
+    /// Returns the low bit of the stream and path ids that this side opens: 0 for the client, 1 for the server.
     pub const fn bit(self) -> u64 {
         match self {
             Self::Client => 0,
@@ -20,7 +20,7 @@ impl Side {
         }
     }
 
-    /// The other end.
+    /// Returns the other end.
     pub const fn peer(self) -> Self {
         match self {
             Self::Client => Self::Server,
@@ -37,7 +37,7 @@ impl ConnectionId {
     /// The length on the wire, in bytes.
     pub const LEN: usize = 8;
 
-    /// The bytes of the id, as on the wire.
+    /// Returns the bytes of the id, as on the wire.
     pub const fn to_bytes(self) -> [u8; 8] {
         self.0.to_be_bytes()
     }
@@ -68,17 +68,17 @@ impl PathId {
 pub struct StreamId(pub u64);
 
 impl StreamId {
-    /// The side that opened this stream.
+    /// Returns the side that opened this stream.
     pub const fn opener(self) -> Side {
         if self.0 & 1 == 0 { Side::Client } else { Side::Server }
     }
 
-    /// The `index`th stream that `side` opens.
+    /// Returns the `index`th stream that `side` opens.
     pub const fn nth(side: Side, index: u64) -> Self {
         Self(index << 1 | side.bit())
     }
 
-    /// The number of streams that its opener opened before it.
+    /// Returns the number of streams that its opener opened before it.
     pub const fn index(self) -> u64 {
         self.0 >> 1
     }
@@ -135,7 +135,7 @@ impl Service {
         matches!(self, Self::ReliableSequenced | Self::UnreliableSequenced)
     }
 
-    /// The short name: `rs`, `ru`, `us` or `uu`.
+    /// Returns the short name: `rs`, `ru`, `us` or `uu`.
     pub const fn short(self) -> &'static str {
         match self {
             Self::ReliableSequenced => "rs",

@@ -16,7 +16,7 @@ use std::fmt::{self, Write};
 pub struct PeerText(String);
 
 impl PeerText {
-    /// The text as it arrived. Do not put it into a terminal, a log or a page without escaping it.
+    /// Returns the text as it arrived. Do not put it into a terminal, a log or a page without escaping it.
     pub fn raw(&self) -> &str {
         &self.0
     }

@@ -58,7 +58,7 @@ impl TicketStore {
         Self { tickets: BTreeMap::new(), bound }
     }
 
-    /// The number of tickets.
+    /// Returns the number of tickets.
     pub fn len(&self) -> usize {
         self.tickets.len()
     }

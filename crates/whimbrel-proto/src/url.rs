@@ -47,10 +47,9 @@ impl FromStr for Url {
         let rest = rest.strip_suffix('/').unwrap_or(rest);
         let (key, place) = match rest.split_once('@') {
             Some((key, place)) => (
-                Some(
-                    key.parse()
-                        .map_err(|_| error("the key is not 43 characters of base64url, or is no key"))?,
-                ),
+                Some(key.parse().map_err(|_| {
+                    error("the key is not 43 characters of base64url, or is not a valid key")
+                })?),
                 place,
             ),
             None => (None, rest),

@@ -1,4 +1,4 @@
-//! The admission of peers, and what people hear of those who are not let in.
+//! The admission of peers, and the reports about peers that are refused.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -9,10 +9,10 @@ use whimbrel::PublicKey;
 
 use crate::news::News;
 
-/// The least time between two lines about keys that are not let in. A stranger can have any number of keys.
+/// The least time between two lines about refused keys. A stranger can have any number of keys.
 const APART: Duration = Duration::from_secs(60);
 
-/// The keys that are let in, until the proxy stops. An endpoint asks it by its `admit`. Cheap to clone.
+/// The keys that may connect, until the proxy stops. An endpoint consults it through `admit`. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Admission(Arc<Mutex<State>>);
 
@@ -52,7 +52,7 @@ impl Admission {
         !state.is_closed && state.keys.contains(key)
     }
 
-    /// Returns whether a client with this key is let in. `tell` hears if nobody knows the key, at most once a minute.
+    /// Returns whether a client with this key may connect. An unknown key is reported to `tell`, at most once a minute.
     pub fn ask(&self, key: &PublicKey, from: Option<SocketAddr>, tell: impl FnOnce(News)) -> bool {
         let mut state = self.lock();
         let is_known = state.keys.contains(key);

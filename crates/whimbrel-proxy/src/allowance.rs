@@ -1,4 +1,4 @@
-//! How often a peer may have something sent, as a bucket without a clock.
+//! The rate at which a peer may have something sent, as a bucket without a clock.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ pub(crate) struct Allowance {
 }
 
 impl Allowance {
-    /// So many a second, and as many at once after a second without any.
+    /// Creates an allowance of this many a second, and as many at once after a second without any.
     pub(crate) fn new(per_second: u32) -> Self {
         Self { per_second, empty_at: None }
     }

@@ -29,9 +29,9 @@ pub enum News {
     Refused {
         /// Its key.
         key: PublicKey,
-        /// Where it is, if that is known.
+        /// Its address, if that is known.
         from: Option<SocketAddr>,
-        /// How many before it were not told.
+        /// The number of earlier ones that were not reported.
         others: u64,
     },
     /// Hosts behind this interface are to be served, and there is none of this name.
@@ -49,14 +49,14 @@ impl std::fmt::Display for News {
         match self {
             Self::Serves(what, address) => write!(f, "{what} on {address}"),
             Self::Interception(what) => f.write_str(what),
-            Self::Failed(why) => write!(f, "intercepted traffic is not served: {why}"),
+            Self::Failed(why) => write!(f, "cannot serve intercepted traffic: {why}"),
             Self::Groups(why) => write!(f, "[multicast.broker] {why}"),
             Self::Peer(peer, PeerState::Connected) => write!(f, "connected to {peer}"),
             Self::Peer(peer, PeerState::Failed(why)) => {
                 write!(f, "not connected to {peer}: {why}; trying again")
             }
             Self::Came(peer) => write!(f, "{peer} has connected"),
-            Self::Went(peer, why) => write!(f, "{peer} is not connected any more: {why}"),
+            Self::Went(peer, why) => write!(f, "{peer} is no longer connected: {why}"),
             Self::Refused { key, from, others } => {
                 let at = from.map_or_else(String::new, |from| format!(" at {from}"));
                 write!(
@@ -71,7 +71,7 @@ impl std::fmt::Display for News {
             }
             Self::NoInterface(name) => write!(
                 f,
-                "there is no interface `{name}` yet: hosts behind it are served once there is; `ip link` lists those that there are"
+                "there is no interface `{name}` yet: hosts behind it are served once there is; `ip link` lists those that exist"
             ),
             Self::Standby(peer, standby, true) => {
                 write!(f, "{peer} cannot be reached: new flows go to {standby}")
@@ -80,7 +80,7 @@ impl std::fmt::Display for News {
             Self::Lost(peer, why) => write!(f, "the session with {peer} was lost on the way: {why}"),
             Self::Condition(peer, condition, true) => write!(f, "towards {peer}, `{condition}` holds now"),
             Self::Condition(peer, condition, false) => {
-                write!(f, "towards {peer}, `{condition}` holds no longer")
+                write!(f, "towards {peer}, `{condition}` no longer holds")
             }
             Self::Peer(peer, PeerState::Absent) => write!(f, "not connected to {peer}"),
         }

@@ -16,7 +16,7 @@ pub struct PeerSettings {
     /// Its name in the status and in logs. Default: its key.
     #[serde(default)]
     pub name: Option<String>,
-    /// Where it is dialled, with its key.
+    /// The address at which it is dialled, with its key.
     #[serde(default)]
     pub url: Option<PeerUrl>,
     /// Its key, if it is not dialled.
@@ -35,7 +35,7 @@ pub struct PeerSettings {
     /// The targets that it may open here. Default: none.
     #[serde(default, with = "as_text::list")]
     pub may_open: Vec<Permit>,
-    /// Those of these targets that are told whose connection it is, by the PROXY protocol, version 2. Default: none.
+    /// The targets that learn whose connection it is, by the PROXY protocol, version 2. Default: none.
     #[serde(default, with = "as_text::list")]
     pub proxy_protocol: Vec<Pattern>,
     /// The networks of programs in whose names it may speak here: their connections and datagrams have their own addresses.
@@ -92,7 +92,7 @@ impl PeerSettings {
         self.url.as_ref().filter(|_| self.mode != Mode::Passive)
     }
 
-    /// Returns whether it is let in.
+    /// Returns whether the peer may connect.
     pub fn may_come(&self) -> bool {
         self.mode != Mode::Active
     }

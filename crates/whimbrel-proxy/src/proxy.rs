@@ -52,7 +52,7 @@ pub enum StartError {
     Tun(#[from] TunError),
     /// The process may not speak for others.
     #[error(
-        "`source` of a [[peer]] needs root (CAP_NET_ADMIN or CAP_NET_RAW), on Linux: run the proxy so, or leave it out ({0})"
+        "`source` of a [[peer]] needs root (CAP_NET_ADMIN or CAP_NET_RAW), on Linux: run the proxy as root, or remove the setting ({0})"
     )]
     Source(io::Error),
     /// An address for programs cannot be used.
@@ -89,7 +89,7 @@ pub struct Proxy {
     pub(crate) goes: watch::Sender<bool>,
     /// It stays until flows have ended: their packets come by it, too.
     pub(crate) interception: Option<Interception>,
-    /// The same by a TUN interface.
+    /// Interception by a TUN interface.
     pub(crate) tun: Option<TunInterception>,
     pub(crate) sessions: JoinSet<()>,
     pub(crate) unanswered: Arc<Unanswered>,
@@ -100,7 +100,7 @@ impl Proxy {
     /// Starts a proxy on this endpoint, which listens if the settings say so. `tell` hears of what people should know.
     ///
     /// # Errors
-    /// The settings contradict one another, or an address cannot be used.
+    /// The settings contradict each other, or an address cannot be used.
     pub async fn start(
         settings: &Settings,
         endpoint: &Endpoint,
@@ -117,7 +117,7 @@ impl Proxy {
     /// nothing before [`Proxy::go_on`], so that the other process can still go on by itself.
     ///
     /// # Errors
-    /// The settings contradict one another, or an address cannot be used.
+    /// The settings contradict each other, or an address cannot be used.
     pub async fn prepare(
         settings: &Settings,
         endpoint: &Endpoint,
@@ -188,7 +188,7 @@ impl Proxy {
         self.tcp = Some(tcp);
     }
 
-    /// Sets who is let in, which the endpoint asks, too. Call it before [`Proxy::go_on`]. Without it, the endpoint lets in keys of peers
+    /// Sets who may connect; the endpoint consults it, too. Call it before [`Proxy::go_on`]. Without it, the endpoint admits keys of peers
     /// until it is closed.
     pub fn set_admission(&mut self, admission: Admission) {
         self.admitted = admission;
@@ -231,8 +231,7 @@ impl Proxy {
         self.goes.send_replace(true);
     }
 
-    /// Lets no more programs and peers in, and waits until the flows that run have ended. Returns how many are left, if it took
-    /// longer than `patience`.
+    /// Stops accepting programs and peers, and waits until running flows have ended. Returns how many are left after `patience`.
     pub async fn drain(&mut self, patience: Duration) -> usize {
         self.admitted.close();
         self.ways_in.shutdown().await;

@@ -45,11 +45,15 @@ impl Proxy {
         let mut permits = wanted.permits();
         if let Some(error) = may_speak().err().filter(|_| permits.speaks()) {
             permits = permits.speaking_for([]);
-            said.push(format!("{} speaks for nobody: {}", peer.context().peer, StartError::Source(error)));
+            said.push(format!(
+                "{} does not use `source`: {}",
+                peer.context().peer,
+                StartError::Source(error)
+            ));
         }
         if *peer.context().permits() != permits {
             peer.context().set_permits(permits);
-            said.push(format!("{} may open something else", peer.context().peer));
+            said.push(format!("{} has new permits", peer.context().peer));
         }
     }
 
@@ -111,7 +115,7 @@ impl Proxy {
             // What is suspended or being dialled has no session yet. Whoever listens lets the key in no more, too.
             self.endpoint.revoke(key);
             said.push(format!(
-                "{} is a peer no more and is let in no more; its sessions ended: {sessions}",
+                "{} is no longer a peer and is no longer allowed; its sessions ended: {sessions}",
                 peer.context().peer
             ));
         }
@@ -155,7 +159,7 @@ impl Proxy {
                 }
             }
             if !what.is_empty() {
-                said.push(format!("{name} has another {}", what.join(" and ")));
+                said.push(format!("{name}: {} changed", what.join(" and ")));
             }
             if known.shown_name(&key) != wanted.shown_name(&key) {
                 said.push(format!("a restart is needed for the name of {name}"));

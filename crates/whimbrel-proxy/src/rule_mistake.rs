@@ -24,21 +24,21 @@ pub enum RuleMistake {
     #[error("the rule `{0}` has a dictionary, which only zstd can use: add compression = \"zstd:3\"")]
     DictionaryForNothing(String),
     /// It says how flows are carried that are not.
-    #[error("the rule `{0}` has `{1}`, which is for flows that are carried: leave it or the action out")]
+    #[error("the rule `{0}` has `{1}`, which applies to carried flows only: remove it or the action")]
     CarriesNothing(String, &'static str),
     /// It says something of datagrams, and is for TCP.
     #[error(
-        "the rule `{0}` has `{1}`, which is for datagrams, and protocol = \"tcp\": leave one of them out"
+        "the rule `{0}` has `{1}`, which is for datagrams, but protocol = \"tcp\": leave one of them out"
     )]
     NoDatagrams(String, &'static str),
     /// It says something of TCP flows, and is for another protocol.
     #[error(
-        "the rule `{0}` has `{1}`, which is for TCP flows, and protocol = \"{2}\": leave one of them out"
+        "the rule `{0}` has `{1}`, which is for TCP flows, but protocol = \"{2}\": leave one of them out"
     )]
     NoFlows(String, &'static str, &'static str),
     /// It resets running flows and lets them run.
     #[error(
-        "the rule `{0}` has `existing`, which resets running flows, and an action that lets them run: leave it out, or write action = \"reject\", \"drop\" or \"direct\""
+        "the rule `{0}` has `existing`, which resets running flows, but an action that lets them run: remove it, or write action = \"reject\", \"drop\" or \"direct\""
     )]
     ExistingGoesOn(String),
     /// Its conditions never hold, or never together.
@@ -49,7 +49,7 @@ pub enum RuleMistake {
     GathersLong(String),
     /// No way in that it names knows what it asks for.
     #[error(
-        "the rule `{0}` can never match: it asks for `{1}`, which only tproxy and tun know, and `by` names neither"
+        "the rule `{0}` can never match: it asks for `{1}`, which only tproxy and tun know, but `by` names neither"
     )]
     Unknowable(String, &'static str),
 }

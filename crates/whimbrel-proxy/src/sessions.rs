@@ -19,7 +19,7 @@ pub struct TcpConnector {
     pub identity: Identity,
     /// The pre-shared key.
     pub psk: Option<Secret>,
-    /// Where peers connect to. It does not block.
+    /// The socket that peers connect to. It does not block.
     pub listener: Option<std::net::TcpListener>,
 }
 
@@ -74,7 +74,7 @@ impl Proxy {
                 let key = mocket.peer_key().filter(|key| admitted.has(key));
                 match key.and_then(|key| peers.now().of_key(&key).cloned()) {
                     Some(peer) => drop(sessions.spawn(host(peer, Link::Whimbrel(mocket), tell.clone()))),
-                    None => mocket.abort(0, "this proxy does not let your key in"),
+                    None => mocket.abort(0, "this proxy does not allow your key"),
                 }
             }
         });

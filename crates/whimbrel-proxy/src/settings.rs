@@ -24,13 +24,13 @@ use crate::text::as_text;
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// How programs' connections come in.
+    /// The ways in for programs' connections.
     #[serde(rename = "in")]
     pub ways_in: WaysIn,
     /// The peers.
     #[serde(rename = "peer")]
     pub peers: Vec<PeerSettings>,
-    /// Where to listen for peers. Without this section, the proxy only dials.
+    /// The addresses to listen on for peers. Without this section, the proxy only dials.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub listen: Option<Listen>,
     /// The rules that decide on flows. The first that matches decides. Without any, everything is carried.
@@ -38,7 +38,7 @@ pub struct Settings {
     pub rules: Vec<Rule>,
     /// The files of dictionaries for compression, by the names that rules give them.
     pub dictionaries: BTreeMap<String, PathBuf>,
-    /// Multicast. Without this section there is none.
+    /// Multicast. Off without this section.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub multicast: Option<MulticastSettings>,
     /// The limits on what flows take.
@@ -49,7 +49,7 @@ pub struct Settings {
     pub service: ServiceSettings,
 }
 
-/// How programs' connections come in. Without any, the proxy only serves its peers.
+/// The ways in for programs' connections. Without any, the proxy only serves its peers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct WaysIn {
@@ -62,10 +62,10 @@ pub struct WaysIn {
     /// Ports that stand for a target behind the peer.
     #[serde(with = "as_text::list")]
     pub forward: Vec<Forward>,
-    /// Interception by TPROXY. Without this section there is none.
+    /// Interception by TPROXY. Off without this section.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tproxy: Option<TproxySettings>,
-    /// Interception by a TUN interface. Without this section there is none.
+    /// Interception by a TUN interface. Off without this section.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tun: Option<TunSettings>,
 }
@@ -91,7 +91,7 @@ impl Settings {
         self.peers.iter().find(|peer| peer.key().is_ok_and(|known| known == *key))
     }
 
-    /// Returns the keys of all peers that are let in.
+    /// Returns the keys of all peers that may connect.
     pub fn keys(&self) -> BTreeSet<PublicKey> {
         self.peers.iter().filter(|peer| peer.may_come()).filter_map(|peer| peer.key().ok()).collect()
     }
@@ -276,7 +276,7 @@ mod tests {
             (format!("{socks}{peer}name = 'a'\nstandby = 'a'"), "has the standby `a`"),
             (
                 format!("{socks}{peer}[[rule]]\nname = 'r'\ncompression = 'gzip'"),
-                "proxy.toml:7:15: `gzip` is no compression",
+                "proxy.toml:7:15: `gzip` is not a compression",
             ),
             (
                 format!("{socks}{peer}[[rule]]\nname = 'r'\ncompression = 'zstd'\ndictionary = 'd'"),
@@ -290,7 +290,7 @@ mod tests {
             ),
             (
                 format!("{socks}{peer}[[rule]]\nname = 'r'\naction = 'drop'\ncompression = 'zstd'"),
-                "has `compression`, which is for flows that are carried",
+                "has `compression`, which applies to carried flows only",
             ),
             (format!("{socks}{peer}mode = 'passive'"), "nobody can come in"),
             (format!("{socks}[[peer]]\nkey = '{key}'\nmode = 'active'"), "no `url` at which to dial it"),
@@ -299,9 +299,9 @@ mod tests {
                 format!("{socks}{peer}[[rule]]\nname = 'r'\ncap = '2 MB'"),
                 "proxy.toml:7:7: `2 MB` is not a rate",
             ),
-            (format!("{socks}{peer}[[rule]]\nname = 'r'\nservice = 'ux'"), "`ux` is no service"),
-            (format!("{socks}{peer}[[rule]]\nname = 'r'\nby = 'web'"), "`web` is no way in"),
-            (format!("{socks}{peer}[[rule]]\nname = 'r'\ndscp = 64"), "`64` is no DSCP"),
+            (format!("{socks}{peer}[[rule]]\nname = 'r'\nservice = 'ux'"), "`ux` is not a service"),
+            (format!("{socks}{peer}[[rule]]\nname = 'r'\nby = 'web'"), "`web` is not a way in"),
+            (format!("{socks}{peer}[[rule]]\nname = 'r'\ndscp = 64"), "`64` is not a DSCP"),
             (format!("{socks}{peer}[[rule]]\nname = 'r'\ndns = 'cached'"), "cached"),
             (format!("{socks}{peer}[[rule]]\nname = 'r'\ngather = '1s'"), "at most 500ms"),
             (format!("{socks}{peer}[[rule]]\nname = 'r'\nby = 'socks'\ndscp = 'ef'"), "can never match"),
@@ -311,14 +311,14 @@ mod tests {
             ),
             (
                 format!("{socks}{peer}[[rule]]\nname = 'r'\naction = 'drop'\ncap = '1mbit'"),
-                "has `cap`, which is for flows that are carried",
+                "has `cap`, which applies to carried flows only",
             ),
             (format!("{socks}{peer}may_open = ['10.0.0.0/8']"), "proxy.toml:5:"),
             (format!("{socks}{peer}may_opn = []"), "unknown setting `may_opn`"),
-            (format!("[in]\nforward = ['80']\n{peer}"), "is no forward"),
-            (format!("{socks}{peer}[limits]\nmax_connecting_per_peer = 0"), "would wait for ever"),
+            (format!("[in]\nforward = ['80']\n{peer}"), "is not a forward"),
+            (format!("{socks}{peer}[limits]\nmax_connecting_per_peer = 0"), "would wait forever"),
             (format!("[in.tproxy]\n{peer}"), "intercepts nothing"),
-            (format!("[multicast]\ninterfaces = ['lan0']\ngroups = ['10.0.0.1:5']\n{peer}"), "no group"),
+            (format!("[multicast]\ninterfaces = ['lan0']\ngroups = ['10.0.0.1:5']\n{peer}"), "not a group"),
             ("[multicast]\ninterfaces = ['lan0']\ngroups = ['239.0.0.1:5']".to_owned(), "no peer to carry"),
             (format!("[in.tun]\n{peer}"), "[in.tun] intercepts nothing"),
             (format!("[in.tun]\nroutes = ['10.0.0.0/33']\n{peer}"), "proxy.toml:2:"),
@@ -326,7 +326,7 @@ mod tests {
             (format!("[in.tun]\nown_ipv4 = '10.0.0.0'\n{peer}"), "proxy.toml:2:12"),
             (
                 format!("[in.tun]\nroutes = '10.0.0.0/8'\n[in.tproxy]\noutput = true\n{peer}"),
-                "would take traffic from one another",
+                "would take traffic from each other",
             ),
             (format!("{socks}{peer}[[rule]]\nname = 'r'\naccept = 'late'"), "late"),
         ] {

@@ -22,7 +22,7 @@ pub enum SettingsError {
     #[error("the peer {0} has another key in its url: leave `key` out")]
     TwoKeys(PublicKey),
     /// Two peers have one key.
-    #[error("two peers have the key {0}: make one of them")]
+    #[error("two peers have the key {0}: merge them into one")]
     Twice(PublicKey),
     /// Programs' connections come in, and there is no peer they could go to.
     #[error(
@@ -31,8 +31,7 @@ pub enum SettingsError {
     NowhereToGo,
     /// The proxy would do nothing.
     #[error(
-        "the proxy would do nothing: give it a way in (--socks, --connect, --forward or [in]) and a peer (--peer or [[peer]]), or let it listen \
-         (--listen or [listen]), or dial a [[peer]] that `may_open` something"
+        "the proxy would do nothing. Give it a way in (--socks, --connect, --forward or [in]) and a peer (--peer or [[peer]]). Or let it listen (--listen or [listen]), or dial a [[peer]] that `may_open` something"
     )]
     Nothing,
     /// Two peers have one name.
@@ -68,7 +67,7 @@ pub enum SettingsError {
     Limit(#[from] LimitMistake),
     /// Nobody can give this user and password.
     #[error(
-        "[in] users: `{0}` or its password has no character, or more than 255 bytes: SOCKS5 can ask for 1 to 255 of each, so write others"
+        "[in] users: `{0}` or its password is empty or longer than 255 bytes: SOCKS5 allows 1 to 255 bytes for each"
     )]
     User(String),
     /// Two listeners have one port.
@@ -81,7 +80,7 @@ pub enum SettingsError {
     #[error(transparent)]
     Tun(#[from] TunMistake),
     /// Two ways in would take traffic from one another.
-    #[error("[in.tproxy] and [in.tun] would take traffic from one another: leave one of them out")]
+    #[error("[in.tproxy] and [in.tun] would take traffic from each other: remove one of them")]
     TwoInterceptions,
     /// A proxy without users serves everybody who reaches it.
     #[error("{0} is open to other hosts: listen on loopback, or, with SOCKS5 only, set [in] users")]
@@ -186,14 +185,14 @@ mod tests {
             (with("[[rule]]\nname = 'r'\nto = '*:1'\n[[rule]]\nname = 'r'"), "11:8", "two rules"),
             (with("[[rule]]\nname = 'r'\nto = ['10.0.0.0/8:icmp']"), "9:6", "mixes ports and ICMP"),
             (with("[limits]\nmax_flows = 0"), "8:13", "every flow would be refused"),
-            (with("[limits]\nmax_connecting_per_peer = 0"), "8:27", "would wait for ever"),
+            (with("[limits]\nmax_connecting_per_peer = 0"), "8:27", "would wait forever"),
             (with("[limits]\nconnect_timeout = '0s'"), "8:19", "no connection would be made"),
-            (with("[multicast]\ninterfaces = ['lan0']\nttl = 0"), "9:7", "ttl: it may not be 0"),
+            (with("[multicast]\ninterfaces = ['lan0']\nttl = 0"), "9:7", "ttl: it must not be 0"),
             (with("[multicast]\ngroups = ['239.1.2.3:5']"), "7:1", "names no interfaces"),
             (with("[in.tproxy]\n"), "7:1", "intercepts nothing"),
-            (with("[in.tun]\nroutes = '10.0.0.0/8'\nmark = 0"), "9:8", "may not be 0"),
+            (with("[in.tun]\nroutes = '10.0.0.0/8'\nmark = 0"), "9:8", "must not be 0"),
             (with("").replace("127.0.0.1", "0.0.0.0"), "2:9", "is open to other hosts"),
-            (with("[in.users]\nanna = ''"), "8:8", "`anna` or its password has no character"),
+            (with("[in.users]\nanna = ''"), "8:8", "`anna` or its password is empty"),
         ] {
             let said = says(&text);
             assert!(said.starts_with(&format!("x.toml:{place}: ")) && said.contains(part), "{text}: {said}");
@@ -219,21 +218,21 @@ mod tests {
         for (text, wanted) in [
             (
                 "[in]\nsocks = '1080'",
-                "2:9: `'1080'` is no address with a port: write for example \"127.0.0.1:4433\"",
+                "2:9: `'1080'` is not an address with a port: write for example \"127.0.0.1:4433\"",
             ),
-            ("[in]\nsocks = 1080", "2:9: `1080` does not fit here: write an address with a port, such as"),
+            ("[in]\nsocks = 1080", "2:9: `1080` is not allowed here: write an address with a port, such as"),
             (
                 "[[rule]]\nname = 'r'\nfrom = ['10.0.0.0/8', '10.0.0.300']",
-                "3:23: `10.0.0.300` is no network: write",
+                "3:23: `10.0.0.300` is not a network: write",
             ),
             (
                 "[[rule]]\nname = 'r'\nfrom = '10.0.0.7'",
                 "3:8: `10.0.0.7` is an address, not a network: write 10.0.0.7/32",
             ),
-            ("[in.tproxy]\nexcept = ['lan']", "2:11: `lan` is no network: write for example 10.0.0.0/8"),
-            ("[in.tun]\nroutes = ['10.0.0.0/33']", "2:11: `10.0.0.0/33` is no network"),
-            ("[multicast]\ngroups = ['239.1.2.3']", "2:11: `239.1.2.3` is no group with a port: write"),
-            ("[[rule]]\nname = 'r'\nto = true", "3:6: `true` does not fit here: write a text, or a list"),
+            ("[in.tproxy]\nexcept = ['lan']", "2:11: `lan` is not a network: write for example 10.0.0.0/8"),
+            ("[in.tun]\nroutes = ['10.0.0.0/33']", "2:11: `10.0.0.0/33` is not a network"),
+            ("[multicast]\ngroups = ['239.1.2.3']", "2:11: `239.1.2.3` is not a group with a port: write"),
+            ("[[rule]]\nname = 'r'\nto = true", "3:6: `true` is not allowed here: write a text, or a list"),
         ] {
             let said = says(text);
             assert!(said.starts_with(&format!("x.toml:{wanted}")), "{text}: {said}");
@@ -250,9 +249,9 @@ mod tests {
             ),
             (
                 rule("protocol = 'udp'\noutage = '1s'"),
-                "has `outage`, which is for TCP flows, and protocol = \"udp\"",
+                "has `outage`, which is for TCP flows, but protocol = \"udp\"",
             ),
-            (rule("protocol = 'icmp'\naccept = 'early'"), "and protocol = \"icmp\": leave one of them out"),
+            (rule("protocol = 'icmp'\naccept = 'early'"), "but protocol = \"icmp\": leave one of them out"),
             (rule("existing = true"), "x.toml:9:12: the rule `r` has `existing`, which resets running flows"),
             (rule("action = 'hold'\nexisting = true"), "an action that lets them run"),
             (

@@ -151,7 +151,7 @@ pub(crate) mod as_text {
         ) -> Result<Option<Service>, D::Error> {
             let text = String::deserialize(deserializer)?;
             let known = Service::ALL.into_iter().find(|service| service.short() == text);
-            let wrong = || D::Error::custom(format!("`{text}` is no service: write uu, us, ru or rs"));
+            let wrong = || D::Error::custom(format!("`{text}` is not a service: write uu, us, ru or rs"));
             known.map(Some).ok_or_else(wrong)
         }
     }

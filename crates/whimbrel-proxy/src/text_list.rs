@@ -100,7 +100,7 @@ impl<T, R: Fn(&str) -> Result<T, String>> Visitor<'_> for Entry<'_, R> {
 pub(crate) fn network(text: &str) -> Result<IpNet, String> {
     text.parse().map_err(|_| match text.parse::<IpAddr>() {
         Ok(ip) => format!("`{ip}` is an address, not a network: write {}", IpNet::from(ip)),
-        Err(_) => format!("`{}` is no network: write for example 10.0.0.0/8 or fd00::/8", shown(text)),
+        Err(_) => format!("`{}` is not a network: write for example 10.0.0.0/8 or fd00::/8", shown(text)),
     })
 }
 
@@ -108,7 +108,7 @@ pub(crate) fn network(text: &str) -> Result<IpNet, String> {
 pub(crate) fn group(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| {
         format!(
-            "`{}` is no group with a port: write for example 239.1.2.3:5000 or [ff15::7]:5000",
+            "`{}` is not a group with a port: write for example 239.1.2.3:5000 or [ff15::7]:5000",
             shown(text)
         )
     })

@@ -253,7 +253,7 @@ async fn a_peer_that_is_taken_out_of_the_file_opens_nothing_more() {
     assert_eq!((open(&stays, &target).await.1, open(&goes, &target).await.1), (0, 0));
     let new: Settings = whimbrel_service::parse_config("x.toml", &file(&keys[..1])).unwrap();
     let said = proxy.reload(&new);
-    assert!(said.contains("is let in no more"), "{said}");
+    assert!(said.contains("is no longer allowed"), "{said}");
     timeout(PATIENCE, goes.closed()).await.unwrap();
     assert_eq!(open(&stays, &target).await.1, 0);
     assert_eq!(proxy.reload(&new), "nothing has changed");
@@ -283,7 +283,7 @@ async fn regression_a_peer_that_is_taken_out_of_the_file_is_not_dialled_again_ov
     until(|| status.shown()["peers"][0]["state"] == "connected").await;
     let [without, with]: [Settings; 2] =
         ["[listen]\n", &dials].map(|text| whimbrel_service::parse_config("x.toml", text).unwrap());
-    assert!(proxy.reload(&without).contains("is let in no more"));
+    assert!(proxy.reload(&without).contains("is no longer allowed"));
     assert_eq!(status.shown()["peers"], serde_json::json!([]));
     // It does not come back by itself.
     tokio::time::sleep(Duration::from_secs(1)).await;

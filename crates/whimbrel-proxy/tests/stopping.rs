@@ -126,5 +126,5 @@ async fn regression_a_proxy_that_stops_takes_no_more_programs_and_peers() {
     timeout(PATIENCE, async { tokio::join!(stopping, looking) }).await.unwrap();
     drop(near_proxy);
     near.close(0, "done", PATIENCE).await;
-    heard.until("one is not connected any more: ").await;
+    heard.until("one is no longer connected: ").await;
 }

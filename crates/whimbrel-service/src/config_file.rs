@@ -15,7 +15,7 @@ use crate::{config_probe, config_words};
 #[non_exhaustive]
 pub enum ConfigError {
     /// The file cannot be read.
-    #[error("cannot read the configuration {path:?}: {error}; name a file of text that you may read")]
+    #[error("cannot read the configuration {path:?}: {error}; name a text file that you can read")]
     Read {
         /// The file.
         path: PathBuf,
@@ -197,12 +197,12 @@ mod tests {
         for (text, wanted) in [
             ("flag = yes", "1:8: write true or false"),
             ("flag = True", "1:8: write true or false"),
-            ("flag = 'true'", "1:8: `'true'` does not fit here: write true or false"),
-            ("flag = 1", "1:8: `1` does not fit here: write true or false"),
-            ("small = '3'", "1:9: `'3'` does not fit here: write a whole number from 0 to 255"),
-            ("small = 300", "1:9: `300` does not fit here: write a whole number from 0 to 255"),
-            ("large = -1", "1:9: `-1` does not fit here: write a whole number, 0 or more"),
-            ("large = 1e6", "1:9: `1e6` does not fit here: write a whole number, 0 or more"),
+            ("flag = 'true'", "1:8: `'true'` is not allowed here: write true or false"),
+            ("flag = 1", "1:8: `1` is not allowed here: write true or false"),
+            ("small = '3'", "1:9: `'3'` is not allowed here: write a whole number from 0 to 255"),
+            ("small = 300", "1:9: `300` is not allowed here: write a whole number from 0 to 255"),
+            ("large = -1", "1:9: `-1` is not allowed here: write a whole number, 0 or more"),
+            ("large = 1e6", "1:9: `1e6` is not allowed here: write a whole number, 0 or more"),
             ("word = 5min", "1:8: text, durations and sizes need quotation marks: write \"5min\""),
             ("word = 3.1.1 # dots", "1:8: text, durations and sizes need quotation marks: write \"3.1.1\""),
             (
@@ -211,16 +211,19 @@ mod tests {
             ),
             ("word = none", "1:8: text, durations and sizes need quotation marks: write \"none\""),
             ("word = ", "1:8: a value is missing after `=`"),
-            ("word = 7", "1:8: `7` does not fit here: write text in quotation marks"),
-            ("list = 'one'", "1:8: `'one'` does not fit here: write a list, for example [\"one\", \"two\"]"),
-            ("file = 5", "1:8: `5` does not fit here: write a path in quotation marks"),
-            ("section = 5", "1:11: `5` does not fit here: write a section with settings of its own"),
+            ("word = 7", "1:8: `7` is not allowed here: write text in quotation marks"),
+            (
+                "list = 'one'",
+                "1:8: `'one'` is not allowed here: write a list, for example [\"one\", \"two\"]",
+            ),
+            ("file = 5", "1:8: `5` is not allowed here: write a path in quotation marks"),
+            ("section = 5", "1:11: `5` is not allowed here: write a section with settings of its own"),
             ("[section]", "1:1: `path` is missing: write it into this section"),
             ("word: 'x'", "1:7: write `=` between a setting and its value"),
-            ("word = 'x'\nword = 'y'", "2:1: `word` is here twice: leave one out"),
+            ("word = 'x'\nword = 'y'", "2:1: `word` appears twice: leave one out"),
             ("{\"word\": 1}", "1:1: write settings as `name = value`"),
             ("smal = 1", "1:1: unknown setting `smal`: write `small`, if you mean that"),
-            ("other = 1", "1:1: unknown setting `other`: here belong `flag`, `small`, `large`, "),
+            ("other = 1", "1:1: unknown setting `other`: the settings here are `flag`, `small`, `large`, "),
         ] {
             let said = parse_config::<Kinds>("x.toml", text).unwrap_err().to_string();
             assert!(said.starts_with(&format!("x.toml:{wanted}")), "{text}: {said}");

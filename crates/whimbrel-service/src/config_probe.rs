@@ -1,4 +1,4 @@
-//! What would fit in place of a value of the wrong kind. The parser is asked again, with another value in that place.
+//! Finds the kind of value that belongs in place of a wrong one, by parsing again with other values there.
 
 use std::ops::Range;
 
@@ -77,7 +77,7 @@ fn of_header(header: &str, said: &str) -> Option<String> {
         }
         (true, true) => {
             let (above, _) = name.rsplit_once('.')?;
-            Some(format!("`{header}` stands below no [[{above}]]: write that above it"))
+            Some(format!("`{header}` has no [[{above}]] above it: write one"))
         }
         (true, false)
             if said.starts_with("invalid type: map") || said.starts_with("invalid type: sequence") =>
@@ -145,27 +145,30 @@ mod tests {
                 "[[one]]\nname = 'a'\n",
                 "1:1: `[[one]]` is one of several sections, and there is only one: write [one]",
             ),
-            (
-                "[[several.part]]\n",
-                "1:3: `[[several.part]]` stands below no [[several]]: write that above it",
-            ),
+            ("[[several.part]]\n", "1:3: `[[several.part]]` has no [[several]] above it: write one"),
             ("[[several]]\n[several.part]\n", "2:1: `[several.part]` is one section"),
-            ("several = 'a'\n", "1:11: `'a'` does not fit here: write sections that begin with [[several]]"),
-            ("[one]\npart = 5\n", "2:8: `5` does not fit here: write sections that begin with [[one.part]]"),
-            ("[one]\nnames = 5\n", "2:9: `5` does not fit here: write a list, for example"),
+            (
+                "several = 'a'\n",
+                "1:11: `'a'` is not allowed here: write sections that begin with [[several]]",
+            ),
+            (
+                "[one]\npart = 5\n",
+                "2:8: `5` is not allowed here: write sections that begin with [[one.part]]",
+            ),
+            ("[one]\nnames = 5\n", "2:9: `5` is not allowed here: write a list, for example"),
             (
                 "one = 5\n",
-                "1:7: `5` does not fit here: write a section with settings of its own, [one] or { … }, such as `name`",
+                "1:7: `5` is not allowed here: write a section with settings of its own, [one] or { … }, such as `name`",
             ),
             ("[one]\nword = 5\n", "2:8: `5` needs quotation marks here: write \"5\""),
             (
                 "[one]\nword = 7\n",
-                "2:8: `7` is none of the words that fit here: write \"red\", \"green\" or \"5\"",
+                "2:8: `7` is not one of the words allowed here: write \"red\", \"green\" or \"5\"",
             ),
-            ("[one]\nword = ['red']\n", "2:8: `['red']` is none of the words"),
+            ("[one]\nword = ['red']\n", "2:8: `['red']` is not one of the words"),
             (
                 "[one]\nword = 'rad'\n",
-                "2:8: `'rad'` is none of the words that fit here: write \"red\", \"green\" or \"5\"",
+                "2:8: `'rad'` is not one of the words allowed here: write \"red\", \"green\" or \"5\"",
             ),
         ] {
             let said = parse_config::<Whole>("x.toml", text).unwrap_err().to_string();

@@ -23,18 +23,18 @@ pub(crate) fn explain(said: &str, value: &str) -> String {
     }
     match said.as_str() {
         lacking if lacks_quotes(lacking) => bare_word(value),
-        "duplicate key" => format!("`{}` is here twice: leave one out", shown(value)),
+        "duplicate key" => format!("`{}` appears twice: leave one out", shown(value)),
         "key with no value, expected `=`" => "write `=` between a setting and its value".to_owned(),
         "invalid key-value pair, expected key" => {
             "write settings as `name = value`, in sections that begin with a line such as [listen]".to_owned()
         }
         "invalid socket address syntax" => format!(
-            "`{}` is no address with a port: write for example \"127.0.0.1:4433\" or \"[::1]:4433\"",
+            "`{}` is not an address with a port: write for example \"127.0.0.1:4433\" or \"[::1]:4433\"",
             shown(value)
         ),
         "invalid IP address syntax" => {
             format!(
-                "`{}` is no address of that kind: write for example \"10.0.0.1\", or a network as \"10.0.0.0/8\"",
+                "`{}` is not an address of that kind: write for example \"10.0.0.1\", or a network as \"10.0.0.0/8\"",
                 shown(value)
             )
         }
@@ -62,8 +62,10 @@ fn unknown_setting(name: &str, said: &str) -> String {
     let nearest = known.iter().min_by_key(|other| differences(name, other));
     match nearest.filter(|other| differences(name, other) <= name.len() / 3) {
         Some(nearest) => format!("unknown setting `{name}`: write `{nearest}`, if you mean that"),
-        None if known.is_empty() => format!("unknown setting `{name}`: there are none here, so leave it out"),
-        None => format!("unknown setting `{name}`: here belong {}", list(&known)),
+        None if known.is_empty() => {
+            format!("unknown setting `{name}`: no settings are allowed here, so leave it out")
+        }
+        None => format!("unknown setting `{name}`: the settings here are {}", list(&known)),
     }
 }
 
@@ -75,12 +77,12 @@ fn unknown_word(value: &str, said: &str) -> String {
         Some((last, others)) if !others.is_empty() => format!("{} or {last}", others.join(", ")),
         _ => known.concat(),
     };
-    format!("`{}` is none of the words that fit here: write {known}", shown(value))
+    format!("`{}` is not one of the words allowed here: write {known}", shown(value))
 }
 
 /// The words for a value of the wrong kind.
 pub(crate) fn none_fits(value: &str, wanted: &str) -> String {
-    format!("`{}` does not fit here: write {wanted}", shown(value))
+    format!("`{}` is not allowed here: write {wanted}", shown(value))
 }
 
 pub(crate) fn list(names: &[&str]) -> String {

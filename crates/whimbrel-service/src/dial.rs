@@ -13,7 +13,7 @@ use crate::key::{
 };
 use crate::notice::Notice;
 
-/// Which peer to connect to, and as whom. Everything else is in [`config`](field@DialOptions::config).
+/// The peer to connect to, and the identity to use. Everything else is in [`config`](field@DialOptions::config).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DialOptions {
@@ -99,7 +99,7 @@ impl DialOptions {
     /// Decides which key to trust and opens the socket. `tell` is called with what people should know.
     ///
     /// # Errors
-    /// The options contradict one another, the peer is not known, the keys or the known peers cannot be used, or the
+    /// The options contradict each other, the peer is not known, the keys or the known peers cannot be used, or the
     /// system refuses the address.
     pub async fn prepare(self, tell: impl Fn(Notice)) -> Result<Dial, DialError> {
         if self.bind.is_some() && matches!(self.config.paths, Paths::Only(_)) {
@@ -240,7 +240,7 @@ impl Dial {
 pub struct NoAnswer {
     /// The host or address, and the port.
     pub address: String,
-    /// How long an answer was waited for.
+    /// The time spent waiting for an answer.
     pub wait: Duration,
     /// Our public key.
     pub own: PublicKey,
@@ -284,11 +284,11 @@ pub enum DialError {
     #[error(transparent)]
     NoAnswer(NoAnswer),
     /// There was no answer from a peer that has to show its key, to be trusted on first use.
-    #[error("{0}. It has to listen with --show-key")]
+    #[error("{0}. The peer must listen with --show-key")]
     NothingShown(NoAnswer),
     /// The peer does not have the key that it had before.
     #[error(
-        "the peer does not prove the key {key} it had before ({why}): somebody may stand in its place. If it \
+        "the peer did not prove the key {key} that it had before ({why}): somebody may be impersonating it. If it \
          really has a new key, remove its line from {path}",
         path = .path.display()
     )]

@@ -62,6 +62,6 @@ pub enum ServiceError {
         error: io::Error,
     },
     /// The system cannot report signals.
-    #[error("the system reports no signals: {0}")]
+    #[error("cannot receive signals from the system: {0}")]
     Signals(io::Error),
 }

@@ -10,7 +10,7 @@ use crate::bind::{BindFailed, bind, bind_both_families};
 use crate::key::{KeyFileError, NoPlace, PskError, ResetSalt, default_key_file, own_or_temporary, read_psk};
 use crate::notice::Notice;
 
-/// Where a program listens, and as whom. Everything else is in [`config`](field@ListenOptions::config).
+/// The address that a program listens on, and its identity. Everything else is in [`config`](field@ListenOptions::config).
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct ListenOptions {

@@ -203,7 +203,7 @@ mod tests {
         }
         let wrong = parse_config::<File>("x.toml", "listen = []").unwrap_err().to_string();
         assert!(
-            wrong.starts_with("x.toml:1:10: `[]` does not fit here: write a section with settings"),
+            wrong.starts_with("x.toml:1:10: `[]` is not allowed here: write a section with settings"),
             "{wrong}"
         );
         let wrong = says("address = '[::1]:7'\n[acceptor]\nticket_life = 50\n");

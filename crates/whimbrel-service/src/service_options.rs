@@ -19,9 +19,9 @@ pub struct ServiceOptions {
     pub control: Option<PathBuf>,
     /// The address on which metrics are served over HTTP. Anyone who can reach it can read them.
     pub metrics: Option<SocketAddr>,
-    /// Where the dashboard is served over HTTP. Anyone who can reach it sees the status.
+    /// The address on which the dashboard is served over HTTP. Anyone who can reach it sees the status.
     pub dashboard: Option<DashboardOptions>,
-    /// Where activity is logged, and how much of it is kept.
+    /// The activity log's file, and the amount that is kept.
     pub activity: Option<ActivityOptions>,
     /// Whether SIGHUP means [`Command::Reload`](crate::Command::Reload). Default false: SIGHUP ends the process, as when its terminal closes.
     pub reload_on_hangup: bool,

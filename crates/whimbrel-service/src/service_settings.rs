@@ -64,7 +64,10 @@ mod tests {
         assert!(says("activity = 5").contains("a path in quotation marks, or a section with a `path`"));
         assert!(says("[activity]\nkeep = 3").contains("`path` is missing"));
         let wrong = says("[activity]\npath = 'x'\nkeep = 'all'");
-        assert!(wrong.starts_with("x.toml:3:8: `'all'` does not fit here: write a whole number"), "{wrong}");
+        assert!(
+            wrong.starts_with("x.toml:3:8: `'all'` is not allowed here: write a whole number"),
+            "{wrong}"
+        );
     }
 
     #[test]

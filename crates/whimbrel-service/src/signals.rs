@@ -15,7 +15,7 @@ impl Interrupted {
     /// SIGTERM.
     pub const TERMINATE: Self = Self { signal: 15 };
 
-    /// The exit code that shells use, 128 plus the signal's number: 130 for SIGINT, 143 for SIGTERM.
+    /// Returns the exit code that shells use, 128 plus the signal's number: 130 for SIGINT, 143 for SIGTERM.
     pub fn exit_code(self) -> u8 {
         128 + self.signal
     }

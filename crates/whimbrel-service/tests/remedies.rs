@@ -5,21 +5,20 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Words that tell a person what to do.
-const REMEDIES: [&str; 28] = [
+const REMEDIES: [&str; 27] = [
     "await",
     "bind",
     "check",
     "choose",
     "connect",
+    "correct",
     "delete",
     "describe",
     "free some",
     "give",
-    "hand in",
     "leave",
     "lists",
     "make",
-    "mend",
     "name",
     "open",
     "pass ",
@@ -36,7 +35,7 @@ const REMEDIES: [&str; 28] = [
     "write",
 ];
 
-/// The messages about what nobody can mend.
+/// The messages about what nobody can correct.
 const NO_REMEDY: [&str; 11] = [
     "{0}",
     "the mocket is closed: {0}",
@@ -45,10 +44,10 @@ const NO_REMEDY: [&str; 11] = [
     "the peer reset the stream with code {0}: what it wrote may not be whole",
     "the peer stopped the stream with code {0}: it reads no more",
     "no message stream has this number: it was not opened for messages, or the mocket is closed",
-    "the system reports no signals: {0}",
+    "cannot receive signals from the system: {0}",
     "interrupted",
     "{address}: not an address of this host now ({error})",
-    "{0}. It has to listen with --show-key",
+    "{0}. The peer must listen with --show-key",
 ];
 
 fn sources(folder: &Path) -> Vec<PathBuf> {

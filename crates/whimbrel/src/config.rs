@@ -115,7 +115,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// A configuration that accepts connections from any key, as `identity`.
+    /// Creates a configuration that accepts connections from any key, as `identity`.
     pub fn listen_as(identity: Identity) -> Self {
         Self { identity, listen: Some(ListenConfig::default()), ..Self::default() }
     }

@@ -18,7 +18,7 @@ pub enum BindError {
     )]
     NoRuntime,
     /// The text is not of the form `address:port`.
-    #[error("{0:?} is no address to bind: write it as 0.0.0.0:4433 or [::]:4433")]
+    #[error("{0:?} is not an address to bind: write it as 0.0.0.0:4433 or [::]:4433")]
     Address(String),
     /// The system refuses to bind this address.
     #[error(
@@ -26,12 +26,10 @@ pub enum BindError {
     )]
     System(SocketAddr, io::Error),
     /// The socket that was passed in cannot be used.
-    #[error("cannot use this socket: {0}; hand in a UDP socket that is bound")]
+    #[error("cannot use this socket: {0}; pass a bound UDP socket")]
     Socket(io::Error),
     /// The sockets cannot be marked.
-    #[error(
-        "cannot mark what is sent: {0}; marks exist on Linux only: run with CAP_NET_ADMIN, or set no mark"
-    )]
+    #[error("cannot mark packets: {0}; marks need Linux and CAP_NET_ADMIN: run with it, or set no mark")]
     Mark(io::Error),
     /// The sockets for several receive loops cannot be opened.
     #[error(
@@ -67,7 +65,7 @@ pub enum BindError {
 
 /// An error from importing tickets: the bytes are no exported tickets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("these bytes are no exported tickets: delete the file, the next connection starts a new one")]
+#[error("these bytes are not exported tickets: delete the file; the next connection starts a new one")]
 pub struct TicketsError;
 
 /// An error from connecting.
@@ -90,7 +88,7 @@ pub enum ConnectError {
     },
     /// The endpoint is bound to an address of one family, and the peer has addresses of the other only.
     #[error(
-        "{host} has no address of the family of {local}: bind to an address of its family, or to [::]:0 for both"
+        "{host} has no address in the family of {local}: bind to an address of its family, or to [::]:0 for both"
     )]
     Family {
         /// The host as in the URL.
@@ -99,9 +97,7 @@ pub enum ConnectError {
         local: SocketAddr,
     },
     /// None of the local addresses in `paths` can be used to reach this peer.
-    #[error(
-        "none of the addresses in `paths` is this host's now and of the family of {0}: name others, or leave it to Auto"
-    )]
+    #[error("no address in `paths` belongs to this host now and to the family of {0}: add one, or use Auto")]
     NoPath(SocketAddr),
     /// The endpoint was closed with [`Endpoint::close`](crate::Endpoint::close).
     #[error("the endpoint was closed: bind another")]
@@ -126,7 +122,7 @@ pub enum SendError {
     )]
     EnqueueTimedOut,
     /// The message is longer than the peer accepts.
-    #[error("the message is longer than the {limit} bytes the peer takes: split it or use a byte stream")]
+    #[error("the message is longer than the {limit} bytes the peer accepts: split it or use a byte stream")]
     TooLarge {
         /// The longest message that the peer accepts, bytes.
         limit: u64,
@@ -136,7 +132,7 @@ pub enum SendError {
     Closed(CloseReason),
     /// The stream takes no messages: it was not opened for messages, or it has ended.
     #[error(
-        "this stream takes no messages, as it was not opened for them or has ended: open another, or send on the mocket"
+        "this stream carries no messages: it was not opened for them or has ended. Open another, or send on the mocket"
     )]
     NoStream,
     /// The tag is not below 2^62.
@@ -152,7 +148,7 @@ pub enum SendError {
 #[non_exhaustive]
 pub enum PathError {
     /// The address does not belong to this host.
-    #[error("{0} is no address of this host now: `ip address` lists them")]
+    #[error("{0} is not an address of this host now: `ip address` lists them")]
     NotLocal(IpAddr),
     /// The system cannot open a socket on this address.
     #[error("cannot open a socket on {0}: {1}; try again, or name another address")]
@@ -253,12 +249,14 @@ pub enum StreamOpenError {
     #[error("the mocket is closed: {0}")]
     Closed(CloseReason),
     /// The session is closing and opens no more streams.
-    #[error("the mocket is closing and opens no more streams: connect anew")]
+    #[error("the mocket is closing and opens no more streams: connect again")]
     Closing,
     /// The opening is longer than [`MAX_OPENING`](crate::MAX_OPENING) bytes.
     #[error("the opening is longer than 1,024 bytes: write the rest on the stream")]
     OpeningTooLong,
     /// The peer's version of the protocol does not support openings.
-    #[error("the peer takes no openings, being of an older version: open the stream without, or update it")]
+    #[error(
+        "the peer runs an older version without openings: open the stream without one, or update the peer"
+    )]
     NoOpenings,
 }

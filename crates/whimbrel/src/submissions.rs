@@ -87,7 +87,7 @@ mod tests {
             let mut state = near.shared.lock();
             near.shared.open_submissions(&mut state);
             for (what, refused) in [
-                ("longer than the peer takes", message(vec![0; (16 << 20) + 1])),
+                ("longer than the peer accepts", message(vec![0; (16 << 20) + 1])),
                 ("a stream that is not open", Outgoing { stream: StreamId(77), ..message("x") }),
                 ("no tag there can be", Outgoing { tag: Some(Tag(u64::MAX)), ..message("x") }),
                 ("maybe one tag too many", Outgoing { tag: Some(Tag(1)), ..message("x") }),

@@ -38,7 +38,7 @@ pub enum ResumeError {
     Refused(#[from] whimbrel_proto::ResumeError),
     /// None of the local addresses in `Config::paths` leads to the peer.
     #[error(
-        "none of the addresses in `paths` leads to {0}: name one of its family that this host has, or leave it to Auto"
+        "no address in `paths` can reach {0}: add an address of this host in the same family, or use Auto"
     )]
     NoPath(SocketAddr),
     /// No connection was made, or the peer does not continue the session: [`CloseReason::AlreadyResumed`],

@@ -25,12 +25,12 @@ pub enum SealError {
     /// The bytes are not sealed, were sealed by another version, or were sealed the other way (by passphrase or by
     /// key).
     #[error(
-        "these bytes are no sealed session of this version: pass what `seal` returned, with the version that sealed it"
+        "these bytes are not a sealed session of this version: pass the bytes that `seal` returned, to the version that sealed them"
     )]
     NotSealed,
     /// The passphrase or key is wrong, or the bytes were changed.
     #[error(
-        "the sealed session does not open: give the passphrase or key it was sealed with, and bytes that were not changed"
+        "cannot open the sealed session: use the passphrase or key it was sealed with, and an unmodified copy"
     )]
     DoesNotOpen,
     /// The sealed content is no session.
@@ -38,7 +38,7 @@ pub enum SealError {
     State(#[from] SnapshotError),
     /// There is not enough memory to derive the key from the passphrase.
     #[error(
-        "the passphrase cannot be turned into a key here: 64 MiB of memory are needed, so free some, or seal with a key"
+        "cannot derive a key from the passphrase: it takes 64 MiB of memory, so free some, or seal with a key"
     )]
     Derivation,
 }

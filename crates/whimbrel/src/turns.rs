@@ -3,7 +3,7 @@
 //!
 //! Received datagrams wait in *lanes*. A connection has at most two: one for the address last proven to be its
 //! peer's, and one for all other addresses. Someone who sends garbage with a connection's ID from elsewhere thus
-//! waits in another lane than its peer, and many addresses get no more than one lane.
+//! waits in another lane than its peer, and many addresses share one lane.
 //!
 //! A lane is served for a slice of time and then waits until all others have had theirs. Any time beyond the slice is
 //! deducted from its next ones. A lane that had nothing waiting and owes no time is *fresh*, and is served before

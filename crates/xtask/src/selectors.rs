@@ -19,7 +19,7 @@ const ORACLE: &str = "crates/whimbrel-broker/tests/selectors/oracle/Oracle.java"
 
 /// Compares the broker's selectors with those of Apache ActiveMQ Artemis, another broker.
 ///
-/// Random selectors and messages go to both. They have to differ as docs/decisions/0042-selectors.md says, and nowhere else.
+/// Random selectors and messages go to both. They have to differ as docs/selectors.md says, and nowhere else.
 /// The first run fetches Artemis's parser with Maven.
 #[derive(clap::Args)]
 pub(crate) struct Selectors {

@@ -11,11 +11,11 @@ use serde::{Deserialize, Serialize};
 pub enum LinkState {
     /// There is a session.
     Linked,
-    /// There is none, and the other broker is being dialled.
+    /// There is no link, and the other broker is being dialled.
     Dialling,
-    /// There is none, and the next attempt is due in a while.
+    /// There is no link, and the next attempt is due later.
     Waiting,
-    /// There is none, and the other broker has to dial: this one has no URL of it.
+    /// There is no link, and the other broker must dial, since this one has no URL for it.
     Awaited,
     /// Over NATS: the other broker has not been heard of for a while.
     Silent,

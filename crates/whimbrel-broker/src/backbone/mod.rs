@@ -29,7 +29,7 @@ pub enum Backbone {
 }
 
 impl Backbone {
-    /// The number of brokers that are linked now.
+    /// Returns the number of brokers that are linked now.
     pub fn linked(&self) -> usize {
         match self {
             Self::Mesh(mesh) => mesh.linked().len(),

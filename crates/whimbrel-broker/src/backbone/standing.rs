@@ -1,4 +1,4 @@
-//! How this broker stands with another: whether they are linked, and if not, since when, why, and what comes next.
+//! The link with another broker: whether there is one, and if not, since when, why, and the next step.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -17,7 +17,7 @@ pub(super) struct Standing(Mutex<Inner>);
 struct Inner {
     /// Sessions with it.
     open: u32,
-    /// When the first of them began, or the last one ended.
+    /// The time at which the first of them began, or the last one ended.
     since: Time,
     attempt: Attempt,
     /// Why the last session ended, or the last attempt failed; or why not all is taken that comes in the present one.

@@ -9,7 +9,7 @@ use crate::buffer::{GapAnswer, GapRequest, Refusal};
 use crate::hub::{Aged, Finding, Hub};
 
 /// The trouble with a broker whose last values are not taken.
-const FAR_AHEAD: &str = "its clock is more than ten years ahead: its retained messages are not taken";
+const FAR_AHEAD: &str = "its clock is more than ten years ahead: its retained messages are not accepted";
 
 /// Takes a frame of the run `by`. Returns the answer, unless there is none or no room for it.
 ///
@@ -31,7 +31,7 @@ pub(super) fn take(
         MeshFrame::Request(channel, origin, ranges) => {
             let request = GapRequest { to: hub.name().broker, origin, ranges };
             let Some(GapAnswer { messages, gone, absent, .. }) = hub.answer(channel, &request) else {
-                return Err("it asks for a channel that is not here".to_owned());
+                return Err("it asked for a channel that this broker does not have".to_owned());
             };
             let mut answers = frames_of(channel, messages);
             // In order: what is denied is what did not come before.
@@ -44,7 +44,7 @@ pub(super) fn take(
         // Over NATS, each broker keeps what is durable by itself.
         MeshFrame::Stored(..) | MeshFrame::Confirm(..) | MeshFrame::Word(_) => {}
         MeshFrame::Hello(_) | MeshFrame::Introduction(_) => {
-            return Err("it introduces itself a second time".to_owned());
+            return Err("it introduced itself twice".to_owned());
         }
     }
     Ok(Vec::new())
@@ -73,7 +73,7 @@ pub(super) fn take_messages(
             // fault of who sends this.
             Some(Ok(_) | Err(Refusal::TooManyOrigins | Refusal::Retained)) => {}
             Some(Err(refusal)) => return Err(refusal.to_string()),
-            None => return Err("it sends messages of a channel that is not here".to_owned()),
+            None => return Err("it sent messages of a channel that this broker does not have".to_owned()),
         }
     }
     Ok(())

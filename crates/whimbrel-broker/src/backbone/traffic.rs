@@ -31,7 +31,7 @@ impl Traffic {
         Self { key, standing, sent, received, sent_rate, received_rate, next }
     }
 
-    /// So many messages went to the broker, and these own sequences are next.
+    /// Counts messages that went to the broker, and records the own sequences that are next.
     pub(super) fn on_sent(&self, messages: usize, next: &[(ChannelId, u64)]) {
         self.sent.fetch_add(messages as u64, Ordering::Relaxed);
         let mut own = self.next();
@@ -39,7 +39,7 @@ impl Traffic {
         own.extend_from_slice(next);
     }
 
-    /// So many messages came from it.
+    /// Counts messages that came from it.
     pub(super) fn on_received(&self, messages: usize) {
         self.received.fetch_add(messages as u64, Ordering::Relaxed);
     }

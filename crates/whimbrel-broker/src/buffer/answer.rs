@@ -25,7 +25,7 @@ const MOST_REPLACED: usize = 8;
 /// A question for messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GapRequest {
-    /// The broker that is asked.
+    /// The broker to ask.
     pub to: BrokerId,
     /// The origin of the messages.
     pub origin: Origin,

@@ -40,7 +40,7 @@ pub struct Channel {
     pub(super) clock: HybridClock,
     /// When slots are emptied whatever the policies say.
     pub(super) ends: BTreeSet<(Time, SlotId)>,
-    /// How often messages were given up that no broker has.
+    /// The number of messages given up because no broker has them.
     pub(super) losses: u64,
     /// How often the messages of a run were given up for those of another.
     pub(super) runs_given_up: u64,
@@ -97,7 +97,7 @@ impl Channel {
         &self.settings
     }
 
-    /// Has another broker count as one that carries the channel, or no more.
+    /// Records whether another broker carries the channel.
     pub fn carry(&mut self, broker: BrokerId, carries: bool, now: Time) {
         let peers = &mut self.settings.peers;
         peers.retain(|peer| *peer != broker);
@@ -157,7 +157,7 @@ impl Channel {
         self.origins.len()
     }
 
-    /// How often an origin was forgotten, and its index given to another.
+    /// Returns the number of times an origin was forgotten and its index reused.
     pub fn forgotten(&self) -> u64 {
         self.origins.forgotten()
     }
@@ -173,12 +173,12 @@ impl Channel {
         &self.retained
     }
 
-    /// How often messages were given up that no broker has.
+    /// Returns the number of messages given up because no broker has them.
     pub fn losses(&self) -> u64 {
         self.losses
     }
 
-    /// How often the held messages of a broker's run were given up, since there were too many runs.
+    /// Returns the number of times the held messages of a broker's run were given up, since there were too many runs.
     pub fn runs_given_up(&self) -> u64 {
         self.runs_given_up
     }

@@ -1,4 +1,4 @@
-//! Which brokers cannot give a missing message.
+//! The brokers that cannot supply a missing message.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

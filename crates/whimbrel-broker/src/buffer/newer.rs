@@ -1,4 +1,4 @@
-//! Which of two messages is newer.
+//! Tells which of two messages is newer.
 
 use whimbrel_pubsub::message::{Hlc, Message, Origin, Publication, Stamp};
 
@@ -12,7 +12,7 @@ pub struct Newness {
 }
 
 impl Newness {
-    /// That of a message.
+    /// Returns the newness of a message.
     pub fn of(stamp: &Stamp, message: &Message) -> Self {
         let Stamp { origin, sequence, published, .. } = *stamp;
         Self { publication: message.publication(), published, origin, sequence }

@@ -20,7 +20,7 @@ impl Picks for All {
     }
 }
 
-/// How much of a partition a subscription can match.
+/// The part of a partition that a subscription can match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reach {
     /// Nothing.

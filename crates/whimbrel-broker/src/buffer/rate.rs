@@ -1,4 +1,4 @@
-//! How many messages a second are published.
+//! The rate at which messages are published.
 
 use std::time::Duration;
 

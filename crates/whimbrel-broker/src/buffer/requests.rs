@@ -1,4 +1,4 @@
-//! Which broker is asked for what is missing.
+//! The requests to other brokers for missing messages.
 
 use whimbrel_pubsub::coverage::Range;
 

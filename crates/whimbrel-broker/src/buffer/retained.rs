@@ -37,7 +37,7 @@ impl RetainedValue {
         self.message.as_ref().filter(|_| self.ends.is_none_or(|end| end > now))
     }
 
-    /// How long ago it was published.
+    /// Returns the time since it was published.
     pub fn age(&self, now: Time) -> Duration {
         now.since(self.published)
     }

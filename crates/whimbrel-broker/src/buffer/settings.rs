@@ -1,4 +1,4 @@
-//! How a channel is buffered.
+//! The buffer settings of a channel.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ pub struct ChannelSettings {
     pub peers: Vec<BrokerId>,
     /// Whether messages may also have entered at brokers that are not among the peers. Default: no.
     pub takes_strangers: bool,
-    /// How long a message that exists may take to come, before subscriptions are told that its fate is unknown. It must be longer than a
+    /// The time within which a message that exists must arrive, before subscriptions are told that its fate is unknown. It must be longer than a
     /// message can be on its way between brokers. Default: 10 s. Raised, subscriptions hear later of what may be lost.
     pub unknown_after: Duration,
-    /// How long a gap is left alone before another broker is asked to fill it. Default: 100 ms. Lowered, messages that are only late are
+    /// The delay before another broker is asked to fill a gap. Default: 100 ms. Lowered, messages that are only late are
     /// sent twice.
     pub ask_after: Duration,
     /// The longest time between two questions to one broker for the same gap; shorter than `unknown_after`. Default: 5 s.
@@ -32,7 +32,7 @@ pub struct ChannelSettings {
     pub most_retained: usize,
     /// The most bytes of retained values. Default: 64 MiB.
     pub most_retained_bytes: u64,
-    /// How long it is remembered that a retained value was removed. Default: 1 h. Lowered, a broker that was cut off for longer brings
+    /// The time for which the removal of a retained value is remembered. Default: 1 h. Lowered, a broker that was cut off for longer brings
     /// removed values back.
     pub removed_for: Duration,
     /// The most publishers whose repeated messages are recognised. Default: 10,000.
@@ -66,11 +66,11 @@ impl ChannelSettings {
 /// The settings of a partition.
 #[derive(Clone, Debug)]
 pub struct PartitionSettings {
-    /// Which messages belong to it. Default: all.
+    /// The rule for the messages that belong to it. Default: all.
     pub rule: Arc<dyn Picks>,
-    /// How much it holds.
+    /// Its capacity.
     pub size: Size,
-    /// Which message gives way. Default: the least recently published.
+    /// The policy that chooses the message to overwrite. Default: the least recently published.
     pub policy: PolicySettings,
 }
 
@@ -80,7 +80,7 @@ impl Default for PartitionSettings {
     }
 }
 
-/// How much a partition holds. Every bound that is given holds.
+/// The capacity of a partition. Every bound that is given applies.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Size {
     /// The most messages. Default: 20,000.
@@ -89,7 +89,7 @@ pub struct Size {
     pub bytes: u64,
     /// The longest time that a message is held. Default: none.
     pub age: Option<Duration>,
-    /// As many messages as are published in this time at the present rate. Default: does not follow the rate.
+    /// The span of messages to hold: as many as are published in this time at the present rate. Default: does not follow the rate.
     pub follow: Option<Duration>,
 }
 
@@ -99,21 +99,21 @@ impl Default for Size {
     }
 }
 
-/// Which message of a full partition gives way.
+/// The policy that chooses the message to overwrite in a full partition.
 #[derive(Clone)]
 pub enum PolicySettings {
     /// The least recently published.
     Lrp,
     /// Any.
     Ran {
-        /// Where the random numbers begin.
+        /// The seed of the random numbers.
         seed: u64,
     },
     /// The paper's policy with priorities.
     Pwp {
         /// The part that holds recent messages, percent. The rest holds important ones. Default: 80.
         recent_percent: u8,
-        /// How long a message keeps its place among the important ones. Default: 48 s, the paper's.
+        /// The time for which a message keeps its place among the important ones. Default: 48 s, the paper's.
         lifetime: Duration,
     },
     /// Another policy, made for each partition.

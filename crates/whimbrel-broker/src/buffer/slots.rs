@@ -1,4 +1,4 @@
-//! Where messages are held.
+//! The places that hold messages.
 
 use whimbrel_pubsub::message::{Message, Stamp};
 
@@ -48,7 +48,7 @@ impl Slot {
         self.arrival
     }
 
-    /// How long ago it was published.
+    /// Returns the time since it was published.
     pub fn age(&self, now: Time) -> std::time::Duration {
         now.since(self.published)
     }

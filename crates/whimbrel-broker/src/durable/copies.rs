@@ -1,4 +1,4 @@
-//! Which brokers have messages on disk.
+//! The brokers that have messages on disk.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,13 +28,13 @@ struct Sought {
 }
 
 impl Copies {
-    /// Nothing is confirmed. `own` is this run; so many of the `peers` have to confirm each message.
+    /// Creates the record with nothing confirmed. `own` is this run. `needed` of the `peers` must confirm each message.
     pub fn new(own: Origin, peers: &[BrokerId], needed: usize) -> Self {
         let confirmed = peers.iter().map(|peer| (*peer, Ranges::default())).collect();
         Self { own, needed, confirmed, sought: BTreeMap::new() }
     }
 
-    /// How many other brokers have to confirm a message.
+    /// Returns the number of other brokers that must confirm a message.
     pub fn needed(&self) -> usize {
         self.needed
     }
@@ -54,7 +54,7 @@ impl Copies {
         }
     }
 
-    /// Whether enough brokers have a message.
+    /// Returns whether enough brokers have a message.
     pub fn is_enough(&self, origin: Origin, sequence: u64) -> bool {
         let number = if origin == self.own {
             self.confirmed.values().filter(|confirmed| confirmed.contains(sequence)).count()
@@ -64,7 +64,7 @@ impl Copies {
         number + usize::from(planted(Mutant::OneCopyCountsTwice)) >= self.needed
     }
 
-    /// Somebody waits for a message. Of another run, it is asked about from now on.
+    /// Records that a publisher waits for a message. If it belongs to another run, the peers are asked about it from now on.
     pub fn seek(&mut self, origin: Origin, sequence: u64) {
         if origin != self.own {
             self.sought.entry((origin, sequence)).or_default().waiting += 1;
@@ -81,7 +81,7 @@ impl Copies {
         }
     }
 
-    /// The messages of other runs that are waited for and that not enough brokers have, as ranges, at most `most` of them.
+    /// Returns the messages of other runs that are waited for and that not enough brokers have, as ranges, at most `most` of them.
     pub fn sought(&self, most: usize) -> Vec<(Origin, Ranges)> {
         let mut sought: BTreeMap<Origin, Ranges> = BTreeMap::new();
         let open = self.sought.iter().filter(|(_, sought)| sought.by.len() < self.needed);

@@ -14,10 +14,10 @@ use crate::buffer::Picks;
 use crate::roaming::reading::Reading;
 use crate::store::{Batch, Entry, Position, Record};
 
-/// How a reader begins.
+/// The start of a reader.
 #[derive(Debug)]
 pub struct Begin {
-    /// Which messages are wanted.
+    /// The messages that are wanted.
     pub picks: Arc<dyn Picks>,
     /// Whether all messages of the channel are: counts of those that are gone are exact then.
     pub is_whole: bool,
@@ -162,12 +162,12 @@ impl Reader {
         }
     }
 
-    /// The position of the next message that it looks at.
+    /// Returns the position of the next message that it looks at.
     pub fn position(&self) -> Position {
         self.records.front().map_or(self.next, |record| record.position)
     }
 
-    /// The end of the log when it came.
+    /// Returns the end of the log when it came.
     pub fn until(&self) -> Position {
         self.until
     }
@@ -220,7 +220,7 @@ impl Reader {
         coverage
     }
 
-    /// The messages that were told and not acknowledged.
+    /// Returns the messages that were told and not acknowledged.
     pub fn window(&self) -> &Window {
         &self.window
     }

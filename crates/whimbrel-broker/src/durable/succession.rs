@@ -1,6 +1,5 @@
-//! Which of several words about a durable subscription counts.
-//!
-//! Brokers hear of subscriptions in any order, and again and again. Whatever the order, all come to know the same.
+//! The rules by which one of several reports about a durable subscription counts.
+//! Brokers hear of subscriptions in any order, possibly repeatedly. Whatever the order, all reach the same state.
 
 use std::cmp::Ordering;
 
@@ -13,14 +12,14 @@ use crate::mutants::{Mutant, planted};
 pub struct Life {
     /// When it was made, by the clock of the broker that made it: milliseconds since 1970, times 65,536, and a random rest. 0: not known.
     pub born: u64,
-    /// How often it was attached.
+    /// The number of times it was attached.
     pub generation: u64,
 }
 
 /// An attachment of a subscription, at a broker. Of two in one life, the greater goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Claim {
-    /// How often the subscription was attached, this time included.
+    /// The number of times the subscription was attached, this time included.
     pub generation: u64,
     /// The broker that serves it.
     pub broker: BrokerId,
@@ -51,7 +50,7 @@ pub enum Step {
 }
 
 impl Life {
-    /// Whether both are one life. One whose birth is not known may be any.
+    /// Returns whether both are one life. One whose birth is not known may be any.
     pub fn is_same(self, other: Self) -> bool {
         self.born == other.born || self.born == 0 || other.born == 0
     }
@@ -63,7 +62,7 @@ impl Life {
 }
 
 impl Claim {
-    /// Whether it has to end for the sake of another one.
+    /// Returns whether it has to end for the sake of another one.
     pub fn gives_way_to(self, other: Self) -> bool {
         if planted(Mutant::OlderGenerationWins) {
             return self > other;
@@ -73,7 +72,7 @@ impl Claim {
 }
 
 impl Known {
-    /// The life, whether it has ended or not.
+    /// Returns the life, whether it has ended or not.
     pub fn life(self) -> Option<Life> {
         match self {
             Self::Nothing => None,

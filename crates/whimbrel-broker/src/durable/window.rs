@@ -17,7 +17,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// Whether a message of so many bytes has to wait.
+    /// Returns whether a message of this many bytes must wait.
     pub fn is_full_for(&self, bytes: usize) -> bool {
         !self.told.is_empty() && (self.told.len() >= WINDOW || self.bytes + bytes > WINDOW_BYTES)
     }
@@ -38,12 +38,12 @@ impl Window {
         });
     }
 
-    /// The number of messages.
+    /// Returns the number of messages.
     pub fn len(&self) -> usize {
         self.told.len()
     }
 
-    /// Whether all is acknowledged.
+    /// Returns whether all is acknowledged.
     pub fn is_empty(&self) -> bool {
         self.told.is_empty()
     }

@@ -25,11 +25,11 @@ use crate::selection::Selection;
 pub struct Attach {
     /// Its filter and selector.
     pub selection: Selection,
-    /// How it gets what it missed.
+    /// The way in which it recovers missed messages.
     pub recover: Recover,
     /// Its treatment if it is too slow.
     pub slow: Slow,
-    /// Where it begins.
+    /// Its starting point.
     pub start: Start,
     /// The name and generation of its state, if it has one.
     pub state: Option<(SubscriptionId, u64)>,

@@ -148,7 +148,7 @@ impl Copying {
 
     fn late(&self) -> Refusal {
         let why = format_args!(
-            "too few brokers confirmed within {:?} that they have the message on disk; {} of them have to. It may be delivered all the same: \
+            "too few brokers confirmed within {:?} that they have the message on disk; {} must. It may be delivered anyway: \
              publish it again later",
             self.within,
             self.needed + 1

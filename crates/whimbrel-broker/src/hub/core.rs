@@ -128,7 +128,7 @@ impl Hub {
         &self.register
     }
 
-    /// Looks at how all clients get on. Call it every [`LOOK`](super::LOOK). Returns what has changed.
+    /// Checks the progress of all clients. Call it every [`LOOK`](super::LOOK). Returns what has changed.
     pub fn look(&self) -> Vec<Change> {
         self.register.look(self.clock.time(), self.ends())
     }

@@ -25,7 +25,7 @@ pub(super) struct LastValues {
     noted: AtomicU64,
 }
 
-/// What a former run kept.
+/// The state that an earlier run left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Found {
     /// Values that were found.
@@ -87,7 +87,7 @@ impl LastValues {
             return Ok(());
         };
         let trouble = store.meta().trouble().map_or_else(String::new, |trouble| format!(": {trouble}"));
-        let why = format_args!("too many last values wait to be written{trouble}");
+        let why = format_args!("too many last values are waiting to be written{trouble}");
         Err(Refusal::new(RefusalCode::Unavailable, why))
     }
 

@@ -19,7 +19,7 @@ use crate::store::{AppendError, Entry, Later, Log, LogSettings, Position, Ticket
 /// The most ranges of positions that are remembered as unreadable.
 const MOST_UNREADABLE: usize = 1_024;
 
-/// When the messages of a channel are kept on disk.
+/// The condition under which the messages of a channel are kept on disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
     /// Never. Durable subscriptions to it are refused.
@@ -31,7 +31,7 @@ pub enum Durability {
     Always,
 }
 
-/// How a channel is kept on disk.
+/// The way in which a channel is kept on disk.
 #[derive(Clone, Debug)]
 pub struct DurableRules {
     /// When it is.
@@ -43,7 +43,7 @@ pub struct DurableRules {
     /// On how many brokers' disks a message is when it is acknowledged. Default: 2 if there are peers, else 1. Never more than there
     /// are brokers.
     pub replicas: Option<usize>,
-    /// How long a message may wait for that until it is refused. Default: 10 s.
+    /// The longest wait for that, after which a message is refused. Default: 10 s.
     pub acknowledge_within: Duration,
 }
 

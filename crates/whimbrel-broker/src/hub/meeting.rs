@@ -24,7 +24,7 @@ impl Hub {
     }
 
     /// Meets a broker, called `name`, to which `ours` were described, and which has `theirs`, and can keep some of them on disk, if it says which.
-    /// Returns the channels that both have: these are exchanged from now on, and the broker is asked for what is missing of them.
+    /// Returns the channels that both have. They are exchanged from now on, and the broker is asked for missing messages.
     ///
     /// # Errors
     /// A channel that both have is not the same.
@@ -54,7 +54,7 @@ impl Hub {
         Ok(shared)
     }
 
-    /// A broker is none of the cluster any more, so that nothing is expected of it.
+    /// Removes a broker from the cluster, so that nothing is expected of it.
     pub fn part(&self, broker: BrokerId) {
         self.carry(broker, &[], |_| false);
         self.regions.forget(broker);
@@ -86,7 +86,7 @@ impl Hub {
     /// The refusal of a filter that no channel overlaps.
     pub(super) fn no_channel_for(&self, filter: &TopicFilter) -> Refusal {
         let advice = self.regions.advice(filter);
-        let why = format_args!("no channel of this broker has topics of the filter `{filter}`{advice}");
+        let why = format_args!("no channel of this broker has topics that match `{filter}`{advice}");
         Refusal::new(RefusalCode::Mistake, why)
     }
 }

@@ -19,7 +19,7 @@ impl Publishing {
         Self { hub, client, entered: None }
     }
 
-    /// So many messages of it were accepted, and so many refused.
+    /// Counts messages of the publisher that were accepted and refused.
     pub fn on_published(&mut self, accepted: u64, refused: u64) {
         if accepted + refused == 0 {
             return;

@@ -18,7 +18,7 @@ const MOST_TOPICS: usize = 16;
 /// The most subscriptions that are collected before they are woken.
 const MOST_WOKEN: usize = 4_096;
 
-/// Room for finding subscriptions, which a publisher uses again and again.
+/// Reusable memory for finding subscriptions.
 #[derive(Debug, Default)]
 pub struct Finding {
     found: Found,

@@ -1,4 +1,4 @@
-//! Which broker carries which channels.
+//! The channels that each broker carries.
 //!
 //! Brokers describe their channels to each other. They exchange those that both have, and know of the others who has them.
 
@@ -16,7 +16,7 @@ const MOST_NAMED: usize = 3;
 const MOST_OF_BROKER: usize = 64 << 10;
 /// The most bytes of all descriptions. Beyond, the longest is forgotten.
 const MOST_BYTES: usize = 4 << 20;
-/// What a name or a topic counts beside its own bytes.
+/// The overhead charged for a name or a topic, in addition to its bytes.
 const EACH: usize = 64;
 
 /// A channel as a broker describes it to others.

@@ -33,9 +33,9 @@ pub struct ChannelRules {
     pub topics: Vec<TopicFilter>,
     /// The rules of its partitions, in the order of the settings.
     pub partitions: Vec<PartitionRule>,
-    /// How it is buffered.
+    /// Its buffer settings.
     pub settings: ChannelSettings,
-    /// How it is kept on disk.
+    /// The way in which it is kept on disk.
     pub durable: DurableRules,
 }
 
@@ -87,7 +87,7 @@ pub struct RoomReport {
     pub retained: usize,
     /// Messages that other brokers have, and that did not come here.
     pub missing: u64,
-    /// How often the messages of a broker's run were given up, since there were too many runs.
+    /// The number of times the messages of a broker's run were given up, since there were too many runs.
     pub runs_given_up: u64,
     /// The partitions.
     pub partitions: Vec<Figures>,
@@ -294,7 +294,7 @@ impl Room {
         channel.log_of(channel.own()).map_or(0, |(_, log)| log.highest())
     }
 
-    /// How often messages were given up that no broker has.
+    /// Returns the number of messages given up because no broker has them.
     pub(super) fn losses(&self) -> u64 {
         self.read().losses()
     }

@@ -1,4 +1,4 @@
-//! What another broker may hear, and say, about durable subscriptions: what is about channels that the link carries.
+//! The scope of another broker: the durable subscriptions it may hear of and report, which are those of channels that the link carries.
 
 use whimbrel_pubsub::coverage::Coverage;
 use whimbrel_pubsub::message::ChannelId;

@@ -38,11 +38,11 @@ impl Seats {
         let refused = |why: String| Err(Refusal::new(RefusalCode::Limit, why));
         if of_user >= MOST_SEATS_OF_USER {
             return refused(format!(
-                "your sessions have {MOST_SEATS_OF_USER} shared subscriptions already, with those of clients that are away"
+                "your sessions already have {MOST_SEATS_OF_USER} shared subscriptions, counting those of clients that are away"
             ));
         }
         if taken.all >= MOST_SEATS {
-            return refused(format!("the broker has its {MOST_SEATS} shared subscriptions already"));
+            return refused(format!("the broker already has {MOST_SEATS} shared subscriptions, the maximum"));
         }
         taken.all += 1;
         taken.of_user.insert(user, of_user + 1);
@@ -80,7 +80,7 @@ mod tests {
         for user in 1..(MOST_SEATS / MOST_SEATS_OF_USER) as u64 {
             taken.extend((0..MOST_SEATS_OF_USER).map(|_| take(user).unwrap()));
         }
-        assert!(take(99).unwrap_err().reason.contains("the broker has its"));
+        assert!(take(99).unwrap_err().reason.contains("the broker already has"));
         taken.pop();
         assert!(take(99).is_ok());
         drop(taken);

@@ -93,7 +93,7 @@ impl Sharers {
         self.each(|other| *other == peer, |queue| queue.urgent.push(Item::Answer(name.clone())));
     }
 
-    /// What a link with `peer` carries. `None`: there is none.
+    /// Returns the channels that the link with `peer` carries. `None` if there is no link.
     pub(super) fn scope_of(&self, peer: BrokerId) -> Option<Scope> {
         // Of two links, the newer counts.
         let sharers = lock(&self.0);

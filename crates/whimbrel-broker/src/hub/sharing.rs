@@ -142,7 +142,8 @@ impl Sharing {
         }
     }
 
-    /// What the other broker may hear about a name. An answer may also say that a subscription was ended in channels that nobody knows any more.
+    /// Returns the facts about a name that the other broker may hear. An answer may also say that a subscription was ended in channels that
+    /// nobody knows any more.
     fn facts(&self, meta: &Meta, name: &SubscriptionName, is_answer: bool) -> impl Iterator<Item = Fact> {
         let (scope, channels) = (&self.sharer.scope, meta.channels_of(name));
         let may_hear = scope.has(channels.as_deref()) || is_answer && channels.is_none();

@@ -1,4 +1,4 @@
-//! How an attached subscription is woken.
+//! The signal that wakes an attached subscription.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

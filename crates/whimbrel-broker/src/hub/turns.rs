@@ -1,4 +1,4 @@
-//! How much of the processor recoveries may take while there are live deliveries.
+//! The share of the processor that recoveries may take while there are live deliveries.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

@@ -1,6 +1,6 @@
 use std::fmt;
 
-/// How much one client, and all together, may subscribe to.
+/// The limits on subscriptions of one client and of all together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Subscriptions of one client. Default: 10,000.
@@ -58,7 +58,9 @@ impl fmt::Display for Refused {
                 f,
                 "a client has at most {most} selectors without a term such as key = 'value' or key > 5 that always holds"
             ),
-            Self::Subscriptions(most) => write!(f, "the broker has its {most} subscriptions already"),
+            Self::Subscriptions(most) => {
+                write!(f, "the broker already has {most} subscriptions, the maximum")
+            }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Which subscriptions take a message: a table that finds them without trying each.
+//! A table that finds the subscriptions that take a message, without trying each.
 //!
 //! Filters form a tree of levels. At the end of each filter there is a bucket of the subscriptions with it. Those with a selector
 //! are found through one term that the selector implies, an equality or a range of one property, if it has such a term. What is found is

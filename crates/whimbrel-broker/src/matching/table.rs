@@ -38,7 +38,7 @@ struct Entry {
     place: Place,
 }
 
-/// The subscriptions that take a message. It is passed to [`Table::matches`] again and again, so that its room is used again.
+/// The subscriptions that take a message. It is passed to each [`Table::matches`], so that its memory is reused.
 #[derive(Debug, Default)]
 pub struct Found {
     /// In no particular order. None comes twice.
@@ -64,7 +64,7 @@ pub struct Held {
 }
 
 impl Table {
-    /// An empty table.
+    /// Creates an empty table.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         Self { limits, ..Self::default() }
@@ -152,7 +152,7 @@ impl Table {
         });
     }
 
-    /// The number of subscriptions.
+    /// Returns the number of subscriptions.
     #[must_use]
     pub fn len(&self) -> usize {
         self.slots.len()

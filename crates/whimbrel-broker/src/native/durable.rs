@@ -81,7 +81,9 @@ async fn attach(
         return Err(mistake("the subscription is not durable"));
     };
     if recover != Recover::First || slow != Slow::Wait {
-        return Err(mistake("a durable subscription gets every message in turn: leave other choices out"));
+        return Err(mistake(
+            "a durable subscription receives every message in order: leave other options out",
+        ));
     }
     let selection = selected(permissions, &filter, selector.as_deref())?;
     let selector = selection.selector().map(ToString::to_string);

@@ -68,11 +68,11 @@ fn join(
     let group = group.ok_or_else(|| mistake("the subscription names no group"))?;
     if kind != Kind::Nondurable {
         return Err(mistake(
-            "a group has one place in the messages, which is none of its members' own: its members have no state and are not durable",
+            "a group has one position in the messages, which its members share: they have no state of their own and are not durable",
         ));
     }
     if recover != Recover::First || slow != Slow::Wait {
-        return Err(mistake("a group reads every message in turn: leave other choices out"));
+        return Err(mistake("a group reads every message in order: leave other options out"));
     }
     let selection = selected(permissions, filter.as_str(), selector.as_deref())?;
     let normal = selection.selector().map(ToString::to_string);

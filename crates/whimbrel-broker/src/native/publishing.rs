@@ -76,14 +76,14 @@ impl Publishing {
         for payload in received {
             let (number, message) = match ClientFrame::parse(&payload) {
                 Ok(ClientFrame::Publish(number, message)) => (number, Ok(message)),
-                Ok(ClientFrame::Hello(_)) => return Err("the client says hello a second time".to_owned()),
+                Ok(ClientFrame::Hello(_)) => return Err("the client said hello twice".to_owned()),
                 Err(error) => match ClientFrame::number_of(&payload) {
                     Some(number) => (number, Err(Refusal::new(RefusalCode::Mistake, error))),
                     None => return Err(error.to_string()),
                 },
             };
             if number != self.next {
-                return Err(format!("message {number} was published where {} was due", self.next));
+                return Err(format!("message {number} was published, but {} was expected", self.next));
             }
             self.next += 1;
             let message = message.and_then(|message| may_publish(&permissions, self.key.as_ref(), message));

@@ -64,7 +64,7 @@ impl Session {
         let Ok(first) = hello.await else { return Err("the client does not say hello".to_owned()) };
         let Ok(first) = first else { return Ok(()) };
         let Ok(ClientFrame::Hello(hello)) = ClientFrame::parse(&first.payload) else {
-            return Err("the first message is no hello of this version".to_owned());
+            return Err("the first message is not a hello of this version".to_owned());
         };
         self.hub.follow(hello.latest);
         let name = self.hub.name();

@@ -128,7 +128,7 @@ pub(super) fn not_permitted(filter: &TopicFilter) -> Refusal {
 /// Refuses a subscription beyond the client's quota.
 pub(super) async fn refuse(mut stream: MessageStream, quota: Quota) {
     let most = quota.subscriptions(usize::MAX);
-    let why = format!("your quota is {most} subscriptions of a session");
+    let why = format!("your quota is {most} subscriptions per session");
     let refusal = SubscriptionFrame::Ended(Refusal::new(RefusalCode::Limit, why)).encode();
     drop(stream.sender().build().send(refusal).await);
     // What was sent arrives, though the stream is dropped.
@@ -152,7 +152,9 @@ fn attach(
             if let Some(other) = cluster.filter(|cluster| *cluster != own) {
                 return Err(Refusal::new(
                     RefusalCode::OtherCluster,
-                    format_args!("the state is of cluster {other}, and this broker is of cluster {own}"),
+                    format_args!(
+                        "the state belongs to cluster {other}, but this broker belongs to cluster {own}"
+                    ),
                 ));
             }
             (Some((id, generation)), start)

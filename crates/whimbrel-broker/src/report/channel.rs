@@ -20,7 +20,7 @@ pub struct ChannelReport {
     pub retained: u64,
     /// Messages that other brokers have, and that have not come here.
     pub missing: u64,
-    /// How often the messages of a broker's run were given up, since there were too many runs.
+    /// The number of times the messages of a broker's run were given up, since there were too many runs.
     pub runs_given_up: u64,
     /// The partitions of its buffer.
     pub partitions: Vec<PartitionReport>,
@@ -38,6 +38,6 @@ pub struct PartitionReport {
     pub room: u64,
     /// Messages that were overwritten.
     pub overwritten: u64,
-    /// The age of the oldest message, seconds. None if there is none, or if it is far behind those of other partitions.
+    /// The age of the oldest message, seconds. None if the channel is empty, or if it is far behind those of other partitions.
     pub oldest_s: Option<f64>,
 }

@@ -20,7 +20,7 @@ use crate::backbone::{Backbone, NatsReport};
 use crate::gateway::mqtt::{BridgeReport, BridgeReports};
 use crate::hub::{Change, Flow, Hub, LOOK, PublisherRecord, RoomReport, SubscriberRecord};
 
-/// So many looks may be missed before the broker is not healthy.
+/// The number of missed checks after which the broker is not healthy.
 const MISSED: u32 = 10;
 
 /// Makes reports of a broker. Cheap to clone.
@@ -66,7 +66,7 @@ impl Reporter {
         }
     }
 
-    /// Looks at how clients and links get on. Call it every [`LOOK`]. Returns what has changed.
+    /// Checks the progress of clients and links. Call it every [`LOOK`]. Returns what has changed.
     pub fn look(&self) -> Vec<Change> {
         let now = self.now();
         let looked = Duration::from_nanos(self.0.looked.swap(nanos(now), Ordering::Relaxed));

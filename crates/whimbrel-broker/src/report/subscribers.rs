@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SubscriberReports {
-    /// How many of all are slow.
+    /// The number of slow ones among all.
     pub slow: u64,
     /// The rows: the slow ones first, then by lag and losses.
     pub list: Vec<SubscriberReport>,
@@ -62,7 +62,7 @@ pub struct SubscriberSums {
     pub lag: u64,
     /// Messages that were delivered.
     pub delivered: u64,
-    /// Those of them that were recovered.
+    /// The number of them that were recovered.
     pub recovered: u64,
     /// Messages that were overwritten before they could be delivered, at most.
     pub lost: u64,

@@ -1,4 +1,4 @@
-//! How a subscription comes.
+//! The arrival of a subscription.
 
 use whimbrel_pubsub::coverage::{ChannelCoverage, Range, Ranges, Told};
 

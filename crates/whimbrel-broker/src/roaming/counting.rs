@@ -1,4 +1,4 @@
-//! How much a returning subscription has to expect.
+//! The number of messages that a returning subscription has to expect.
 
 use whimbrel_pubsub::coverage::{Count, Outstanding, Range, Ranges};
 

@@ -1,4 +1,4 @@
-//! How far a subscription has gone through the last values of topics.
+//! The progress of a subscription through the last values of topics.
 
 use bytes::Bytes;
 

@@ -7,20 +7,20 @@ pub use whimbrel_pubsub::frame::{Recover, Slow};
 
 use crate::buffer::{Picks, Reach};
 
-/// Which messages a subscription wants.
+/// The messages that a subscription wants.
 #[derive(Clone, Debug)]
 pub struct Wanted {
     /// The filter and the selector.
     pub picks: Arc<dyn Picks>,
-    /// How much of each partition they can match. Partitions beyond the list count as [`Reach::Part`]. `Whole` and `None` must be
+    /// The part of each partition that they can match. Partitions beyond the list count as [`Reach::Part`]. `Whole` and `None` must be
     /// certain of what a partition's rule picks: such messages are not looked at, and counts of those that are gone go by them.
     pub reach: Vec<Reach>,
 }
 
-/// Where a subscription begins.
+/// The starting point of a subscription.
 #[derive(Clone, Debug)]
 pub enum From {
-    /// Behind what it has.
+    /// Behind the messages that it has.
     Coverage(ChannelCoverage),
     /// With what is published from now on.
     Live,
@@ -33,9 +33,9 @@ pub enum From {
 pub struct Wish {
     /// Which messages.
     pub wanted: Wanted,
-    /// Where it begins.
+    /// Its starting point.
     pub from: From,
-    /// How it gets what it missed.
+    /// The way in which it recovers missed messages.
     pub recover: Recover,
     /// Its treatment if it is too slow.
     pub slow: Slow,

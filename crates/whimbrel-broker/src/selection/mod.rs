@@ -42,17 +42,17 @@ impl Selection {
         Self { filter, selector, shape }
     }
 
-    /// The filter.
+    /// Returns the filter.
     pub fn filter(&self) -> &TopicFilter {
         &self.filter
     }
 
-    /// The selector.
+    /// Returns the selector.
     pub fn selector(&self) -> Option<&Arc<Selector>> {
         self.selector.as_ref()
     }
 
-    /// How much of a partition with this rule can be selected.
+    /// Returns the part of a partition with this rule that can be selected.
     pub fn reach(&self, rule: &PartitionRule) -> Reach {
         if !self.filter.overlaps(rule.filter()) {
             return Reach::None;

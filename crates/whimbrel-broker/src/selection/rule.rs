@@ -1,4 +1,4 @@
-//! Which messages belong to a partition.
+//! The rule for the messages that belong to a partition.
 
 use std::ops::{Bound, RangeBounds};
 
@@ -25,7 +25,7 @@ pub struct KeyRange {
 }
 
 impl KeyRange {
-    /// A range of the property `name`.
+    /// Creates a range of the property `name`.
     ///
     /// # Errors
     /// No property can have this name.
@@ -34,7 +34,7 @@ impl KeyRange {
         Ok(Self { name: name.into(), low, high })
     }
 
-    /// The property.
+    /// Returns the property.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -51,17 +51,17 @@ impl KeyRange {
 }
 
 impl PartitionRule {
-    /// All messages whose topic matches, and whose property lies in the range if there is one.
+    /// Creates a rule for all messages whose topic matches, and whose property lies in the range if there is one.
     pub fn new(filter: TopicFilter, key: Option<KeyRange>) -> Self {
         Self { filter, key }
     }
 
-    /// The filter.
+    /// Returns the filter.
     pub fn filter(&self) -> &TopicFilter {
         &self.filter
     }
 
-    /// The range.
+    /// Returns the range.
     pub fn key(&self) -> Option<&KeyRange> {
         self.key.as_ref()
     }

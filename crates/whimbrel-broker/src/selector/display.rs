@@ -3,7 +3,7 @@ use std::fmt::{self, Write};
 use super::Selector;
 use super::program::{Calculation, Op};
 
-/// So many characters of a number are easy to read.
+/// The number of characters up to which a number is easy to read.
 const PLAIN: usize = 8;
 
 /// How strongly a piece of text holds together, in ascending order. A weaker one needs parentheses inside a stronger one.

@@ -72,19 +72,19 @@ impl SelectorError {
         &self.fault
     }
 
-    /// The place of the fault: the number of bytes before it.
+    /// Returns the place of the fault: the number of bytes before it.
     #[must_use]
     pub fn position(&self) -> usize {
         self.position
     }
 
-    /// The line of the fault, from 1 on.
+    /// Returns the line of the fault, from 1 on.
     #[must_use]
     pub fn line(&self) -> usize {
         self.line
     }
 
-    /// The column of the fault in characters, from 1 on.
+    /// Returns the column of the fault in characters, from 1 on.
     #[must_use]
     pub fn column(&self) -> usize {
         self.column
@@ -126,10 +126,10 @@ impl fmt::Display for SelectorError {
             SelectorFault::OpenString => {
                 write!(f, "the string has no closing quote ('); inside it, write '' for one")
             }
-            SelectorFault::BadNumber => write!(f, "this is no number"),
+            SelectorFault::BadNumber => write!(f, "this is not a number"),
             SelectorFault::NumberTooLarge => write!(f, "the number is too large"),
             SelectorFault::NumberTooSmall => write!(f, "the number is too close to zero"),
-            SelectorFault::NameTooLong => write!(f, "no property has so long a name"),
+            SelectorFault::NameTooLong => write!(f, "a property name cannot be that long"),
             SelectorFault::Types(sentence) => f.write_str(sentence),
             SelectorFault::Escape(Some(character)) => {
                 write!(f, "the escape character stands before {character:?}; it escapes %, _ and itself only")

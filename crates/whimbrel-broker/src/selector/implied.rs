@@ -1,4 +1,4 @@
-//! Which values of one property a selector implies: its program is run with what is known of the property instead of values.
+//! The values of one property that a selector implies: its program is run with what is known of the property instead of values.
 
 use whimbrel_pubsub::property::Value;
 

@@ -2,7 +2,7 @@
 //!
 //! The language is that of JMS 2.0 (section 3.8), a subset of SQL-92: `price > 10 AND sector = 'fish'`. Its logic has three values. What
 //! is said of an absent property is unknown, and only a selector that is true takes the message. docs/selectors.md is the page for
-//! users, and docs/decisions/0042-selectors.md says what was decided where JMS is silent.
+//! users, and it also says what was decided where JMS is silent.
 //!
 //! A text is parsed once, into a short program in postfix order. Evaluating runs it from left to right on a small stack: it
 //! neither recurses nor allocates. The same program is read from left to right to print the selector, and to find out which values of a
@@ -76,25 +76,25 @@ impl Selector {
         evaluate::evaluate(&self.ops, self.stack, message)
     }
 
-    /// The values that property `name` may have in a message for which the selector is true. It may allow more than these, never less.
+    /// Returns the values that property `name` may have in a message for which the selector is true. It may allow more than these, never less.
     #[must_use]
     pub fn implied(&self, name: &str) -> Reach {
         implied::implied(&self.ops, name)
     }
 
-    /// The values that property `name` may have in a message for which the selector is false. It may allow more than these, never less.
+    /// Returns the values that property `name` may have in a message for which the selector is false. It may allow more than these, never less.
     #[must_use]
     pub fn excluded(&self, name: &str) -> Reach {
         implied::excluded(&self.ops, name)
     }
 
-    /// The bytes of memory that the selector takes, about.
+    /// Returns the bytes of memory that the selector takes, about.
     #[must_use]
     pub fn held(&self) -> usize {
         self.ops.iter().map(|op| size_of::<Op>() + op.held()).sum()
     }
 
-    /// The properties that the selector reads, in the order of the text. One may come several times.
+    /// Returns the properties that the selector reads, in the order of the text. One may come several times.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.ops.iter().filter_map(|op| match op {
             Op::Load(name) => Some(&**name),

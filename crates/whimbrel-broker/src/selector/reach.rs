@@ -68,7 +68,7 @@ impl Reach {
         !self.absent
     }
 
-    /// The texts that it may be, in ascending order. `None`: any.
+    /// Returns the texts that it may be, in ascending order. `None`: any.
     #[must_use]
     pub fn texts(&self) -> Option<&[Box<str>]> {
         match &self.texts {
@@ -77,19 +77,19 @@ impl Reach {
         }
     }
 
-    /// The numbers that it may be, in ascending order.
+    /// Returns the numbers that it may be, in ascending order.
     #[must_use]
     pub fn numbers(&self) -> &[Span] {
         self.numbers.as_slice()
     }
 
-    /// Whether it may be a number that is not one (NaN).
+    /// Returns whether it may be a number that is not one (NaN).
     #[must_use]
     pub fn allows_nan(&self) -> bool {
         self.nan
     }
 
-    /// Whether it may be bytes.
+    /// Returns whether it may be bytes.
     #[must_use]
     pub fn allows_bytes(&self) -> bool {
         self.bytes

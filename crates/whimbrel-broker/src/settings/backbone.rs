@@ -52,7 +52,7 @@ pub struct NatsSection {
     /// The file of its private key, in PEM.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<PathBuf>,
-    /// How long a broker that is silent still counts as one that may have what is missing here. Default: 24 h.
+    /// The time for which a silent broker still counts as one that may have missing messages. Default: 24 h.
     #[serde(default = "forget_after", with = "as_text::duration")]
     pub forget_after: Duration,
 }
@@ -144,12 +144,11 @@ mod servers {
         let wanted = "write one such as `nats://nats1.example:4222`, or with `tls://`";
         let server: ServerAddr = text.parse().map_err(|error| format!("`{text}`: {error}; {wanted}"))?;
         if server.is_websocket() || server.host().is_empty() {
-            return Err(format!("`{text}` is no server of NATS: {wanted}"));
+            return Err(format!("`{text}` is not a NATS server: {wanted}"));
         }
         if server.has_user_pass() {
-            return Err(
-                "the URL of a server has no password: write `user` and `password` beside it".to_owned()
-            );
+            return Err("the URL of a server cannot have a password: write `user` and `password` beside it"
+                .to_owned());
         }
         Ok(server)
     }

@@ -55,7 +55,7 @@ pub struct BridgeSection {
     /// The time without a packet after which the other broker is asked whether it is there. Default: 15 s.
     #[serde(default = "keep_alive", with = "as_text::duration")]
     pub keep_alive: Duration,
-    /// How long the other broker is to keep messages for this one. Default: 24 h. MQTT 3.1.1 has no such time.
+    /// The time for which the other broker keeps messages for this one. Default: 24 h. MQTT 3.1.1 has no such time.
     #[serde(default = "session", with = "as_text::duration")]
     pub session: Duration,
     /// The rules for messages to the other broker. Default: none.
@@ -76,7 +76,7 @@ pub struct RuleSection {
     /// The beginning that a topic loses on the way. Default: none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub strip: String,
-    /// The beginning that it gets on the way. Default: none.
+    /// The prefix that the topic is given on the way. Default: none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub prefix: String,
     /// 1, or 0 for messages that may get lost. Default: 1.
@@ -140,8 +140,9 @@ impl TryFrom<String> for BridgeUrl {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        let wrong =
-            || format!("`{text}` is no MQTT broker: write mqtt://HOST:PORT, or mqtts://HOST:PORT with TLS");
+        let wrong = || {
+            format!("`{text}` is not an MQTT broker: write mqtt://HOST:PORT, or mqtts://HOST:PORT with TLS")
+        };
         let (scheme, rest) = text.split_once("://").ok_or_else(wrong)?;
         let has_tls = match scheme {
             "mqtt" => false,
@@ -149,9 +150,8 @@ impl TryFrom<String> for BridgeUrl {
             _ => return Err(wrong()),
         };
         if rest.contains('@') {
-            return Err(
-                "the URL of a bridge has no password: write `user` and `password` beside it".to_owned()
-            );
+            return Err("the URL of a bridge cannot have a password: write `user` and `password` beside it"
+                .to_owned());
         }
         let rest = rest.strip_suffix('/').unwrap_or(rest);
         let is_port = |port: &&str| !port.contains(']');
@@ -273,7 +273,7 @@ impl RuleSection {
             return Err(("prefix", why));
         }
         if *qos > 1 {
-            return Err(("qos", "bridges do not speak QoS 2: write `qos` as 0 or 1"));
+            return Err(("qos", "bridges do not support QoS 2: write `qos` as 0 or 1"));
         }
         let (filter, strip, prefix) = (filter.clone(), strip.clone(), prefix.clone());
         Ok(BridgeRule { filter, strip, prefix, is_acknowledged: *qos == 1 })

@@ -47,7 +47,7 @@ impl Direction {
         let all = channels.iter().flat_map(|channel| &channel.topics).map(|topics| format!("`{topics}`"));
         let all = all.take(MOST_NAMED).collect::<Vec<_>>().join(", ");
         let why = match self {
-            Self::Out => format!("no channel of this broker has topics of the filter `{here}`"),
+            Self::Out => format!("no channel of this broker has topics that match `{here}`"),
             Self::In => format!(
                 "what matches `{filter}` comes here as `{here}`, and no channel of this broker has such topics"
             ),

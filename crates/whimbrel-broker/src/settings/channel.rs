@@ -29,7 +29,7 @@ pub struct ChannelSection {
     /// Its topics. Default: all.
     #[serde(default = "all", with = "filters")]
     pub topics: Vec<TopicFilter>,
-    /// How long a message that exists may take to come, before subscriptions are told that its fate is unknown. Default: 10 s.
+    /// The time within which a message that exists must arrive, before subscriptions are told that its fate is unknown. Default: 10 s.
     #[serde(default = "unknown_after", with = "as_text::duration")]
     pub unknown_after: Duration,
     /// The most topics with a last value. Default: 100,000.
@@ -47,7 +47,7 @@ pub struct ChannelSection {
     /// On how many brokers' disks a message of a durable channel is when its publisher is acknowledged. Default: 2 if there are peers, else 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<usize>,
-    /// How long a message may wait for that until it is refused. Default: 10 s.
+    /// The longest wait for that, after which a message is refused. Default: 10 s.
     #[serde(default = "acknowledge_within", with = "as_text::duration")]
     pub acknowledge_within: Duration,
     /// The length of a file of its log, 4 KiB to 1 GiB. Default: 64 MiB.
@@ -56,7 +56,7 @@ pub struct ChannelSection {
     /// The most bytes of its log. Default: no bound.
     #[serde(default, with = "as_text::optional_bytes", skip_serializing_if = "Option::is_none")]
     pub max_bytes: Option<u64>,
-    /// How long its log keeps a message at most. Default: no bound.
+    /// The longest time for which its log keeps a message. Default: no bound.
     #[serde(default, with = "as_text::optional_duration", skip_serializing_if = "Option::is_none")]
     pub max_age: Option<Duration>,
     /// The partitions. A message belongs to the first that takes it, or else to the last. Default: one.
@@ -89,21 +89,22 @@ pub struct PartitionSection {
     /// The longest time that a message is held. Default: no bound.
     #[serde(default, with = "as_text::optional_duration", skip_serializing_if = "Option::is_none")]
     pub age: Option<Duration>,
-    /// As many messages as are published in this time at the present rate, within the other bounds. Default: it does not follow the rate.
+    /// The span of messages to hold: as many as are published in this time at the present rate, within the other bounds. Default: it does
+    /// not follow the rate.
     #[serde(default, with = "as_text::optional_duration", skip_serializing_if = "Option::is_none")]
     pub follow: Option<Duration>,
-    /// Which message gives way when it is full. Default: lrp.
+    /// The policy that chooses the message to overwrite when it is full. Default: lrp.
     #[serde(default, with = "word")]
     pub policy: PolicyName,
     /// The part for recent messages under policy pwp, percent. Default: 80.
     #[serde(default = "recent")]
     pub recent_percent: u8,
-    /// How long a message keeps its place among the important ones under policy pwp. Default: 48 s.
+    /// The time for which a message keeps its place among the important ones under policy pwp. Default: 48 s.
     #[serde(default = "lifetime", with = "as_text::duration")]
     pub lifetime: Duration,
 }
 
-/// Which message of a full partition gives way.
+/// The policy that chooses the message to overwrite in a full partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PolicyName {
     /// The least recently published.
@@ -197,7 +198,7 @@ impl ChannelSection {
         };
         let refuse = |setting: &str, why: &str| Err(mistake(setting.to_owned(), why.to_owned()));
         if self.name.is_empty() {
-            return refuse("name", "a channel needs a name that is not empty");
+            return refuse("name", "a channel needs a name");
         }
         if self.topics.is_empty() {
             return refuse("topics", "it has no topics: leave `topics` out for all");
@@ -253,7 +254,7 @@ impl ChannelSection {
         if acknowledge_within.is_zero() {
             return wrong(
                 "acknowledge_within",
-                "`acknowledge_within` of no time refuses every message: write more",
+                "an `acknowledge_within` of 0 refuses every message: write a longer time",
             );
         }
         let segment_bytes = u32::try_from(segment).ok().filter(|bytes| SEGMENTS.contains(bytes));
@@ -264,10 +265,10 @@ impl ChannelSection {
             );
         };
         if max_bytes == Some(0) {
-            return wrong("max_bytes", "a log with `max_bytes` of nothing keeps nothing: write more");
+            return wrong("max_bytes", "a log with `max_bytes = 0` keeps nothing: write a larger size");
         }
         if max_age == Some(Duration::ZERO) {
-            return wrong("max_age", "a log with `max_age` of no time keeps nothing: write more");
+            return wrong("max_age", "a log with a `max_age` of 0 keeps nothing: write a longer time");
         }
         let log = LogSettings { sync, segment_bytes, max_bytes, max_age, ..LogSettings::default() };
         let when = if durable { Durability::Always } else { Durability::Never };
@@ -280,7 +281,7 @@ impl PartitionSection {
     /// Checks that the partition can hold messages, and that its settings are possible.
     fn check(&self) -> Result<(), Wrong> {
         let nothing = |setting| {
-            Err(Wrong(setting, format!("a partition with `{setting}` of nothing holds nothing: write more")))
+            Err(Wrong(setting, format!("a partition with `{setting}` of 0 holds nothing: write more")))
         };
         let is_nothing = [
             ("messages", self.messages == 0),
@@ -292,7 +293,7 @@ impl PartitionSection {
             return nothing(*setting);
         }
         if self.recent_percent > 100 {
-            let why = format!("`recent_percent = {}` is more than all: write 0 to 100", self.recent_percent);
+            let why = format!("`recent_percent = {}` is more than 100: write 0 to 100", self.recent_percent);
             return Err(Wrong("recent_percent", why));
         }
         match (self.from, self.to) {

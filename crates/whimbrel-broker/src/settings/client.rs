@@ -57,7 +57,7 @@ impl ClientSection {
 }
 
 impl OtherClients {
-    /// All of them may do everything.
+    /// Lets all of them do everything.
     pub fn everything() -> Self {
         let Permissions { publish, subscribe, .. } = Permissions::everything();
         Self { publish, subscribe, quota: QuotaSection::default() }

@@ -9,7 +9,7 @@ pub enum SettingsError {
     #[error("two channels are called `{0}`: rename one")]
     SameName(String),
     /// There are too many channels.
-    #[error("there are {0} channels, and a broker has at most 64: join some of them")]
+    #[error("there are {0} channels, but a broker has at most 64: merge some of them")]
     TooManyChannels(usize),
     /// A channel has a mistake.
     #[error("the channel `{channel}`: {why}")]
@@ -31,7 +31,7 @@ pub enum SettingsError {
     TwoKeys(PublicKey),
     /// There are other brokers, and no name of the cluster.
     #[error(
-        "there are other brokers, and the cluster has no name: write `cluster = \"…\"` under [broker], the same at each"
+        "there are other brokers, but the cluster has no name: write `cluster = \"…\"` under [broker], the same at each"
     )]
     NoCluster,
     /// Two peers have one key.
@@ -42,20 +42,18 @@ pub enum SettingsError {
     OwnPeer(PublicKey),
     /// A peer is to get a channel that is not here.
     #[error(
-        "the peer {0} is to get the channel `{1}`, and no [[channel]] has this name: rename one, or add the [[channel]]"
+        "the peer {0} lists the channel `{1}`, but no [[channel]] has this name: correct the name, or add the [[channel]]"
     )]
     NoSuchChannel(PublicKey, String),
     /// There are both peers and a NATS cluster.
-    #[error(
-        "there are [[peer]] sections and [backbone.nats]: leave out one of them, since NATS needs no peers"
-    )]
+    #[error("there are both [[peer]] sections and [backbone.nats]: remove one, since NATS needs no peers")]
     NatsAndPeers,
     /// NATS is to carry everything, and no server is named.
     #[error("[backbone.nats] names no server: write `servers = [\"nats://HOST:4222\"]`")]
     NatsNoServers,
     /// The broker cannot tell how NATS is to let it in.
     #[error(
-        "[backbone.nats]: a broker shows NATS one of `user` with `password`, `token`, `nkey` and `credentials`, or nothing: leave out the others"
+        "[backbone.nats]: a broker authenticates with one of `user` and `password`, `token`, `nkey` or `credentials`, or with none: remove the others"
     )]
     NatsAccess,
     /// A certificate has no key, or a key no certificate.
@@ -75,7 +73,7 @@ pub enum SettingsError {
     #[error("two bridges are called `{0}`: rename one")]
     SameBridge(String),
     /// Two clients have one key.
-    #[error("two clients have the key {0}: make one of them")]
+    #[error("two clients have the key {0}: merge them into one")]
     SameKey(PublicKey),
     /// MQTT is to listen, and nobody is allowed in.
     #[error(
@@ -84,22 +82,22 @@ pub enum SettingsError {
     )]
     MqttNobody(std::net::SocketAddr),
     /// Two users of MQTT have one name.
-    #[error("two users of MQTT are called `{0}`: rename one")]
+    #[error("two MQTT users are called `{0}`: rename one")]
     SameUser(String),
     /// Clients of MQTT may connect and then do nothing.
     #[error(
-        "[mqtt]: anonymous clients may do what [other_clients] lists, and there is no such section: write one"
+        "[mqtt]: anonymous clients may do what [other_clients] lists, but there is no such section: add one"
     )]
     MqttNothing,
     /// A user of MQTT has no way to show who it is.
-    #[error("the user `{0}` of MQTT needs a `password` or a `certificate`: write one")]
+    #[error("the MQTT user `{0}` needs a `password` or a `certificate`: write one")]
     MqttNoProof(String),
     /// Two users of MQTT have one certificate.
-    #[error("two users of MQTT have the certificate `{0}`: make one of them")]
+    #[error("two MQTT users have the certificate `{0}`: merge them into one")]
     MqttSameCertificate(String),
     /// Certificates of clients are wanted, and no authority is named.
     #[error(
-        "certificates of MQTT clients need the authority that signs them: write `client_ca` under [mqtt.tls]"
+        "MQTT clients with certificates need the authority that signs them: set `client_ca` under [mqtt.tls]"
     )]
     MqttNoAuthority,
     /// WebSocket over TLS has no certificate.
@@ -111,7 +109,7 @@ pub enum SettingsError {
     )]
     MqttNoTlsAddress,
     /// The path of MQTT over WebSocket makes no sense.
-    #[error("[mqtt.websocket]: `{0}` is no path: write one such as `/mqtt`")]
+    #[error("[mqtt.websocket]: `{0}` is not a path: write one such as `/mqtt`")]
     MqttPath(String),
     /// The limit for packets of MQTT makes no sense.
     #[error("[mqtt] max_packet: {0} bytes are not between 1 KiB and 256 MiB: write for example \"1 MiB\"")]

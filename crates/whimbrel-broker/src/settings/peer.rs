@@ -11,7 +11,7 @@ use crate::ids::channel_id;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PeerSection {
-    /// Where it is dialled, with its key. At least one of two brokers has to dial the other.
+    /// The address at which it is dialled, with its key. At least one of two brokers has to dial the other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<Url>,
     /// Its key, if it is not dialled.

@@ -1,4 +1,4 @@
-//! Where in a file a mistake is.
+//! The place of a mistake in a file.
 
 use super::error::SettingsError;
 use super::whole::Settings;

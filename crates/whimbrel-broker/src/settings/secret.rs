@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub struct Secret(String);
 
 impl Secret {
-    /// The text.
+    /// Returns the text.
     pub fn reveal(&self) -> &str {
         &self.0
     }

@@ -1,4 +1,4 @@
-//! Where durable channels and subscriptions are kept, in a file.
+//! The store of durable channels and subscriptions, in a file.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub struct StoreSection {
     /// The folder. Default: `~/.local/state/whimbrel/broker-KEY`, with the broker's key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub folder: Option<PathBuf>,
-    /// How often what durable subscriptions acknowledged is written. Default: 1 s.
+    /// The interval at which acknowledgements of durable subscriptions are written. Default: 1 s.
     #[serde(with = "as_text::duration")]
     pub cursor_every: Duration,
 }
@@ -30,7 +30,7 @@ impl Default for StoreSection {
 }
 
 impl StoreSection {
-    /// The place for the broker with this key.
+    /// Returns the place for the broker with this key.
     pub fn place(&self, key: &PublicKey) -> StorePlace {
         let folder = match &self.folder {
             Some(folder) => Ok(folder.clone()),

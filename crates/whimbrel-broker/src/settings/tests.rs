@@ -65,7 +65,7 @@ fn regression_what_is_of_the_wrong_kind_is_told_with_what_fits() {
         (with("[peer]\nkey = 'x'"), "6:1", "write [[peer]]"),
         (with("[mqtt.user]\nname = 'x'"), "6:1", "write [[mqtt.user]]"),
         ("[[broker]]\nname = 'b'".to_owned(), "1:1", "there is only one: write [broker]"),
-        ("[[channel.partition]]\n".to_owned(), "1:3", "stands below no [[channel]]"),
+        ("[[channel.partition]]\n".to_owned(), "1:3", "has no [[channel]] above it"),
         ("channel = 'prices'".to_owned(), "1:11", "write sections that begin with [[channel]]"),
         ("listen = '0.0.0.0:4433'".to_owned(), "1:10", "write a section with settings of its own, [listen]"),
         (
@@ -102,7 +102,7 @@ fn regression_a_misspelt_name_is_told_with_the_right_one() {
         (bridge("keepalive = '15s'"), "9:1", "write `keep_alive`"),
         (bridge("out = [{ filer = 'a' }]"), "9:10", "write `filter`"),
         (with("[mqtt]\nadress = '127.0.0.1:1'"), "7:1", "write `address`"),
-        (with("[store]\ndirectory = '/x'"), "7:1", "here belong `folder`"),
+        (with("[store]\ndirectory = '/x'"), "7:1", "the settings here are `folder`"),
     ]);
 }
 
@@ -141,7 +141,7 @@ fn regression_a_bridge_that_no_channel_serves_is_refused() {
         (
             bridge("out = [{ filter = 'sensors/#' }]"),
             "9:19",
-            "no channel of this broker has topics of the filter `sensors/#`",
+            "no channel of this broker has topics that match `sensors/#`",
         ),
         (
             bridge("in = [{ filter = 'x/#' }, { filter = 'y/#', prefix = 'prices/' }]"),

@@ -38,11 +38,11 @@ pub struct Settings {
     /// The permissions of clients that are not listed. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub other_clients: Option<OtherClients>,
-    /// Where durable channels and subscriptions are kept.
+    /// The store of durable channels and subscriptions.
     pub store: StoreSection,
     /// Where to listen.
     pub listen: ListenSettings,
-    /// Where clients of MQTT come in.
+    /// The addresses for MQTT clients.
     pub mqtt: MqttSection,
     /// Bridges to MQTT brokers of others. Default: none.
     #[serde(rename = "bridge")]
@@ -67,7 +67,7 @@ pub struct BrokerSection {
 }
 
 impl Settings {
-    /// The channels with their rules.
+    /// Returns the channels with their rules.
     ///
     /// # Errors
     /// They contradict each other, or one has a mistake.
@@ -117,7 +117,7 @@ impl Settings {
         Ok(channels)
     }
 
-    /// The other brokers of the cluster.
+    /// Returns the other brokers of the cluster.
     ///
     /// # Errors
     /// One has no key, two have the same, or the cluster has no name.

@@ -38,7 +38,7 @@ pub enum StoreError {
         known: u16,
     },
     /// A file belongs elsewhere.
-    #[error("{}: the segment is {found}, and its place says {expected}; move it back to where it was", file.display())]
+    #[error("{}: the segment is {found}, but its location says {expected}; move it back to where it was", file.display())]
     Misplaced {
         /// The file.
         file: PathBuf,
@@ -48,7 +48,7 @@ pub enum StoreError {
         expected: String,
     },
     /// There are too many durable channels.
-    #[error("the store has {0} logs already; join durable channels into fewer")]
+    #[error("the store already has {0} logs; merge some durable channels")]
     TooManyLogs(usize),
 }
 
@@ -63,11 +63,11 @@ impl StoreError {
 pub struct Damage {
     /// The file.
     pub file: PathBuf,
-    /// Where the damage begins, bytes from the beginning.
+    /// The offset at which the damage begins.
     pub offset: u64,
     /// A description of the damage.
     pub why: &'static str,
-    /// Where reading can go on behind it. What lies between is lost, at most 128 messages.
+    /// The offset at which reading can continue behind it. What lies between is lost, at most 128 messages.
     pub resume: Option<Position>,
 }
 
@@ -88,13 +88,13 @@ impl fmt::Display for Damage {
 #[non_exhaustive]
 pub enum AppendError {
     /// Too much waits to be written.
-    #[error("the log is busy: {0} bytes wait to be written; try again when earlier appends are done")]
+    #[error("the log is busy: {0} bytes are waiting to be written; try again when earlier appends are done")]
     Busy(usize),
     /// The disk is full.
     #[error("the disk is full, and the message was not stored: {0}; free some space, and publish it again")]
     Full(Arc<io::Error>),
     /// The log takes nothing any more: an earlier write or synchronisation failed, and nobody knows what of it is on disk.
-    #[error("the log takes nothing until it is opened again: {0}")]
+    #[error("the log accepts no messages until it is reopened: {0}")]
     Broken(Arc<io::Error>),
     /// The log is being closed.
     #[error("the log is closed")]
@@ -112,7 +112,7 @@ pub enum Notice {
     Cut {
         /// The file.
         file: PathBuf,
-        /// Where it was cut.
+        /// The offset at which it was cut.
         offset: u64,
         /// The bytes that were cut off.
         bytes: u64,
@@ -147,10 +147,10 @@ impl fmt::Display for Notice {
                 file.display()
             ),
             Self::Reindexed { file } => {
-                write!(f, "{}: the segment's index was damaged, and was made anew", file.display())
+                write!(f, "{}: the segment's index was damaged and has been rebuilt", file.display())
             }
             Self::Ignored { file } => {
-                write!(f, "{}: the file is no segment, and was ignored", file.display())
+                write!(f, "{}: the file is not a segment and was ignored", file.display())
             }
             Self::Missing { channel, first, last } => write!(
                 f,

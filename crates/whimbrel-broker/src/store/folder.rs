@@ -49,12 +49,12 @@ impl Store {
         Ok(Self { folder: folder.to_owned(), settings, meta, logs: Mutex::default(), _lock: lock })
     }
 
-    /// The database.
+    /// Returns the database.
     pub fn meta(&self) -> &Meta {
         &self.meta
     }
 
-    /// The log of a channel. It is opened the first time, and again if it is broken. That reads the last segment, so it may take a while.
+    /// Returns the log of a channel. It is opened the first time, and again if it is broken. That reads the last segment, so it may take a while.
     ///
     /// # Errors
     /// A file cannot be read, or is damaged or of a newer version. Other logs are not affected.
@@ -62,7 +62,7 @@ impl Store {
         self.log_with(channel, &self.settings.log)
     }
 
-    /// The log of a channel, as [`Store::log`], with settings of its own if it is not open yet.
+    /// Returns the log of a channel, as [`Store::log`], with settings of its own if it is not open yet.
     ///
     /// # Errors
     /// As there.

@@ -1,4 +1,4 @@
-//! How a store keeps its promises.
+//! The settings of a store's promises.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,7 +9,7 @@ use std::time::Duration;
 pub struct StoreSettings {
     /// The settings of each log.
     pub log: LogSettings,
-    /// How often coverage of durable subscriptions is written. Default: 1 s. Raised, a crash repeats more to subscribers without a state
+    /// The interval at which coverage of durable subscriptions is written. Default: 1 s. Raised, a crash repeats more to subscribers without a state
     /// of their own.
     pub cursor_every: Duration,
 }
@@ -48,7 +48,7 @@ impl Default for LogSettings {
     }
 }
 
-/// When an append counts as done. Default: always.
+/// The moment at which an append counts as done. Default: always.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sync {
     /// When it is on disk. A power failure loses nothing acknowledged.
@@ -63,7 +63,7 @@ pub enum Sync {
 
 /// Why a text says no [`Sync`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no way to synchronise; write \"always\", \"never\" or \"interval 100ms\"")]
+#[error("{0:?} is not a way to synchronise; write \"always\", \"never\" or \"interval 100ms\"")]
 pub struct ParseSyncError(String);
 
 /// The shortest and the longest interval, milliseconds.

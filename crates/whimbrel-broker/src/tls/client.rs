@@ -43,8 +43,7 @@ fn trusted_by_the_system() -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if roots.is_empty() {
-        let why =
-            "the system trusts no authority: name the file with the certificate of the server's in `ca`";
+        let why = "the system trusts no certificate authority: set `ca` to the file with that of the server";
         return Err(TlsError { setting: "ca", why: why.to_owned() });
     }
     Ok(roots)

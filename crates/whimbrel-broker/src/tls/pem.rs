@@ -73,7 +73,7 @@ pub(crate) fn refused_pair(error: rustls::Error, certificate: &Path, key: &Path)
         rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => TlsError {
             setting: "key",
             why: format!(
-                "{} is not the key of the certificate {}: name the two that were made together",
+                "{} is not the key of the certificate {}: name a matching pair",
                 key.display(),
                 certificate.display()
             ),

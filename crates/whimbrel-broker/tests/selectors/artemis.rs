@@ -1,6 +1,6 @@
 //! Selectors beside those of Artemis, another broker. `cargo xtask selectors` fetches its parser and runs this.
 //!
-//! Artemis must answer as the model does with the deviations of docs/decisions/0042-selectors.md, and Whimbrel as the model does
+//! Artemis must answer as the model does with the deviations of docs/selectors.md, and Whimbrel as the model does
 //! without them. Each deviation must be met.
 
 use std::collections::BTreeMap;
@@ -214,8 +214,7 @@ const CLAIMS: [(&str, char, char); 35] = [
 
 #[test]
 fn the_page_lists_where_the_languages_differ() {
-    let page =
-        fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/decisions/0042-selectors.md"));
+    let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/selectors.md"));
     let page = page.expect("the page is there");
     for (text, ours, theirs) in CLAIMS {
         let (shown, answers) = (format!("`{}`", text.trim_end()), format!("| {ours} | {theirs} |"));

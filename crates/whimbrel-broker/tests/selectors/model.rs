@@ -1,5 +1,5 @@
 //! The meaning of an expression by JMS, written as plainly as it can be, and by Artemis: the same with some deviations.
-//! docs/decisions/0042-selectors.md lists these by number.
+//! docs/selectors.md lists these by number.
 
 use std::cmp::Ordering;
 

@@ -73,7 +73,9 @@ impl PasswordCommand {
         std::io::stdin().read_line(&mut line)?;
         let password = line.trim_end_matches(['\r', '\n']);
         if password.is_empty() {
-            return Err(Misused("standard input has no password: write it there, one line".to_owned()).into());
+            return Err(
+                Misused("standard input is empty: write the password there, on one line".to_owned()).into()
+            );
         }
         print_line(format_args!("{}", Password::hash(password.as_bytes())?.as_str()))
     }

@@ -56,8 +56,7 @@ impl PlanCommand {
         ))?;
         print_line(format_args!("a message stays for {}", delay(plan.reach().as_secs_f64() * 1e6)))?;
         print_line(format_args!(
-            "assumed: {rate} messages a second all the time; absences of {} on average without memory (a long one is as likely to go on \
-             as a short one), {} % of the time; policy lrp. With bursts or longer absences, more is lost.",
+            "assumed: a steady {rate} messages a second; memoryless absences of {} on average, {} % of the time; policy lrp. With bursts or longer absences, more is lost.",
             delay(absence.as_secs_f64() * 1e6),
             away * 100.0
         ))

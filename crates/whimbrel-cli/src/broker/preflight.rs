@@ -1,4 +1,4 @@
-//! What a broker would find when it starts: its keys and its store. Nothing is made or changed.
+//! Checks the keys and the store as a broker would find them when it starts. Nothing is created or changed.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -62,7 +62,7 @@ fn usable(folder: &Path, settings: &Settings) -> Result<(), String> {
         Ok(()) => Ok(()),
         Err(MetaError::Store(StoreError::InUse(_))) if runs(settings) => Ok(()),
         Err(error @ MetaError::Store(StoreError::InUse(_))) => Err(format!(
-            "{error}. If it is the broker of this file that runs: it is known by its `control` under [service]"
+            "{error}. If that is the running broker of this file, set its `control` under [service]: the check recognises it by that"
         )),
         Err(error) if is_denied(&error) => Err(format!("{error}; or check as the user that runs the broker")),
         Err(error) => Err(error.to_string()),

@@ -1,4 +1,4 @@
-//! Where the settings of a broker come from.
+//! The sources of a broker's settings.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -24,18 +24,17 @@ pub(super) struct Sources {
     /// clients, every client on this host may, and nobody else.
     #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
     allow: Vec<PublicKey>,
-    /// Serve clients of MQTT 3.1.1 and 5 on this address and port, such as 127.0.0.1:1883. Port 0 takes any free one. Without --config, it is
+    /// Serve MQTT 3.1.1 and 5 clients on this address and port, such as 127.0.0.1:1883. Port 0 takes any free one. Without --config, it is
     /// an address of this host alone, and its clients may do everything [default: no MQTT].
     #[arg(long, value_name = "ADDR", value_parser = units::address)]
     mqtt: Option<SocketAddr>,
-    /// Serve clients of MQTT over WebSocket on this address and port, such as 127.0.0.1:8083, at the path /mqtt. What is said of --mqtt holds
-    /// for it, too. TLS is a matter of the file [default: no WebSocket].
+    /// Serve MQTT clients over WebSocket on this address and port, such as 127.0.0.1:8083, at the path /mqtt. The notes on --mqtt apply here, too. TLS needs a file [default: no WebSocket].
     #[arg(long, value_name = "ADDR", value_parser = units::address)]
     mqtt_websocket: Option<SocketAddr>,
-    /// Our own key file. It is made if it is missing [default: ~/.config/whimbrel/key].
+    /// Our own key file. It is created if it does not exist [default: ~/.config/whimbrel/key].
     #[arg(long, value_name = "FILE")]
     pub(super) key: Option<PathBuf>,
-    /// Read settings from this TOML file; options of the command line win over it. SIGHUP and `whimbrel reload` read it again. `whimbrel
+    /// Read settings from this TOML file; options on the command line override it. SIGHUP and `whimbrel reload` read it again. `whimbrel
     /// broker check FILE` checks it, and docs/broker.toml shows all settings.
     #[arg(long, value_name = "FILE")]
     pub(super) config: Option<PathBuf>,
@@ -78,8 +77,7 @@ impl Sources {
             && let Some((option, address)) = given.find(|(_, address)| !address.ip().is_loopback())
         {
             return Err(Misused(format!(
-                "{option} {address}: others than this host's clients reach this address, and MQTT has no keys: say in a file who may connect, \
-                 with [mqtt] and [other_clients], and give it to --config"
+                "{option} {address}: other hosts can reach this address, and MQTT has no keys: write a file that says who may connect, under [mqtt] and [other_clients], and give it to --config"
             )));
         }
         settings.mqtt.address = self.mqtt.or(settings.mqtt.address);
@@ -116,7 +114,7 @@ pub(super) fn check_address(listen: SocketAddr) -> Result<(), Misused> {
         return Ok(());
     }
     Err(Misused(format!(
-        "on {listen}, others than this host's clients reach the broker, and nobody may do anything: name clients with --allow KEY, or with \
+        "other hosts can reach the broker on {listen}, but no client may do anything: name clients with --allow KEY, or with \
          [[client]] in a file"
     )))
 }

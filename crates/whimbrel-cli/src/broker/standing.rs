@@ -12,12 +12,12 @@ pub(crate) fn standing(broker: &LinkReport) -> String {
     format!("not linked{away}{why}{}", next(broker))
 }
 
-/// What comes next, as the end of a sentence.
+/// Returns the next step as the end of a sentence.
 fn next(broker: &LinkReport) -> String {
     match (broker.state, broker.next_attempt_s) {
         (LinkState::Dialling, _) => "; it is being dialled".to_owned(),
         (LinkState::Waiting, Some(next)) => format!("; the next attempt is in {}", delay(next * 1e6)),
-        (LinkState::Awaited, _) => "; it has to dial, since its [[peer]] here has no `url`".to_owned(),
+        (LinkState::Awaited, _) => "; it must dial, since its [[peer]] here has no `url`".to_owned(),
         (LinkState::Silent, _) => ": it has not been heard of since".to_owned(),
         _ => String::new(),
     }
@@ -43,7 +43,7 @@ mod tests {
         (broker.state, broker.trouble) = (LinkState::Awaited, None);
         assert_eq!(
             standing(&broker),
-            "not linked for 12.00 s; it has to dial, since its [[peer]] here has no `url`"
+            "not linked for 12.00 s; it must dial, since its [[peer]] here has no `url`"
         );
         // An older broker says less.
         assert_eq!(standing(&LinkReport::default()), "not linked");

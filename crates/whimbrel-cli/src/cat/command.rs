@@ -160,7 +160,7 @@ impl Side {
 /// Turns away further peers at once.
 async fn turn_away(endpoint: Endpoint) {
     while let Some(mocket) = endpoint.accept().await {
-        mocket.abort(BUSY, "this `whimbrel cat listen` has a peer already: start another for a second one");
+        mocket.abort(BUSY, "this `whimbrel cat listen` already has a peer: start another for a second one");
     }
 }
 

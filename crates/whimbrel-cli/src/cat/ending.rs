@@ -1,4 +1,4 @@
-//! How an exchange ends: properly, once both inputs have ended and were written at the other end, or early.
+//! The end of an exchange: properly, once both inputs have ended and were written at the other end, or early.
 
 use anyhow::{Error, anyhow, bail};
 use whimbrel::EventsError;
@@ -63,7 +63,7 @@ pub(super) fn is_polite(reason: &CloseReason) -> bool {
 pub(super) async fn close(mocket: &Mocket, whole: bool) -> anyhow::Result<()> {
     match mocket.close(0, "").await {
         reason if whole && (reason == CloseReason::Local || is_polite(&reason)) => Ok(()),
-        CloseReason::Local => bail!("the peer ended early: not everything may have arrived"),
+        CloseReason::Local => bail!("the peer ended early: some data may not have arrived"),
         reason => Err(early(&reason)),
     }
 }
@@ -76,9 +76,9 @@ pub(super) fn early(reason: &CloseReason) -> Error {
         {
             let Reason { text, .. } = said;
             let text = if text.is_empty() { String::new() } else { format!(" ({text})") };
-            anyhow!("the peer ended early{text}: not everything may have arrived")
+            anyhow!("the peer ended early{text}: some data may not have arrived")
         }
-        reason => anyhow!("{}; not everything may have arrived", why(reason)),
+        reason => anyhow!("{}; some data may not have arrived", why(reason)),
     }
 }
 

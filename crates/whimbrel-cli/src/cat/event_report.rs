@@ -61,7 +61,9 @@ fn news(event: &Event, mocket: &Mocket) -> Option<String> {
     };
     Some(match event {
         Event::PathUp(id) => format!("{}: up", named(*id)),
-        Event::PathSuspect(id) => format!("{}: overdue, what is out on it goes another way", named(*id)),
+        Event::PathSuspect(id) => {
+            format!("{}: overdue, what is in flight on it takes another path", named(*id))
+        }
         Event::PathDown(id) => format!("{}: down", named(*id)),
         Event::PathClosed(path) => format!(
             "path {} {}: closed; sent {}, received {}",
@@ -73,9 +75,9 @@ fn news(event: &Event, mocket: &Mocket) -> Option<String> {
         Event::PrimaryChanged(id) => format!("{}: data goes here first", named(*id)),
         Event::PeerAddressChanged { path, to, .. } => format!("path {}: the peer is at {to} now", path.0),
         Event::LocalAddressAdded(local) => format!("this host has {} now", local.ip()),
-        Event::LocalAddressRemoved(local) => format!("this host has {} no more", local.ip()),
+        Event::LocalAddressRemoved(local) => format!("this host no longer has {}", local.ip()),
         Event::PeerAddressAdded(address) => format!("the peer has {address} now"),
-        Event::PeerAddressRemoved(address) => format!("the peer has {address} no more"),
+        Event::PeerAddressRemoved(address) => format!("the peer no longer has {address}"),
         Event::Detached => "the connection is given up, the session is kept: what is sent waits".to_owned(),
         Event::Reattached { to, .. } => format!("the session goes on with {to}"),
         Event::PeerSuspended => "the peer has suspended the session: what is sent waits".to_owned(),

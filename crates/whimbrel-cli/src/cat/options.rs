@@ -75,7 +75,9 @@ impl CatOptions {
     pub(super) fn check(&self) -> Result<(), Misused> {
         let wrong = match self.message_size {
             Some(0) => "--message-size 0 would never end: write how many bytes a message has".to_owned(),
-            Some(size) if size > 16 << 20 => format!("--message-size {size} is above the 16Mi a peer takes"),
+            Some(size) if size > 16 << 20 => {
+                format!("--message-size {size} is above the 16Mi that a peer accepts")
+            }
             _ => return Ok(()),
         };
         Err(Misused(wrong))

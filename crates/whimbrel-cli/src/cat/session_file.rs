@@ -22,7 +22,7 @@ pub(super) fn read(file: &Path, passphrase: Option<Zeroizing<String>>) -> anyhow
     }
     let (bytes, exposure) = private_file::read(file).map_err(|error| match error.kind() {
         ErrorKind::NotFound => anyhow!(
-            "there is no session in {path}: name the file that --suspend-to wrote. It is deleted once its session was resumed"
+            "there is no session in {path}: name the file that --suspend-to wrote. It is deleted once its session has been resumed"
         ),
         _ => anyhow!("cannot read {path}: {error}. Name the file that --suspend-to wrote, as a user who can read it"),
     })?;
@@ -47,7 +47,7 @@ pub(super) fn read(file: &Path, passphrase: Option<Zeroizing<String>>) -> anyhow
         }
         SealError::NotSealed => unusable(file, SnapshotError::NotOne),
         SealError::DoesNotOpen => anyhow!(
-            "the session in {path} does not open: give the passphrase it was sealed under, or a whole copy of the file"
+            "the session in {path} cannot be opened: give the passphrase it was sealed with, or a complete copy of the file"
         ),
         SealError::State(error) => unusable(file, error),
         other => anyhow::Error::new(other).context(format!("cannot open the session in {path}")),

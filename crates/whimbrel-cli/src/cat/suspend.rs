@@ -252,11 +252,11 @@ fn refusal(why: &whimbrel_proto::SuspendError) -> String {
             "there is no connection yet. Send the signal again once the peer has answered".to_owned()
         }
         whimbrel_proto::SuspendError::Closing => {
-            "the session is ending. What was said is still delivered, and nothing is left to resume"
+            "the session is ending. Data that was sent is still delivered, and nothing is left to resume"
                 .to_owned()
         }
         whimbrel_proto::SuspendError::NoSession => {
-            "the peer runs a version that takes no session back. Update it".to_owned()
+            "the peer runs a version that cannot resume sessions. Update it".to_owned()
         }
         other => other.to_string(),
     }
@@ -281,7 +281,7 @@ impl Left {
 /// How much longer the peer waits, `since` it was told.
 fn peer_waits(told: Option<Duration>, since: Duration) -> String {
     match told.map(|told| told.saturating_sub(since)) {
-        Some(Duration::ZERO) => "the peer waits no more".to_owned(),
+        Some(Duration::ZERO) => "the peer no longer waits".to_owned(),
         Some(left) => format!("the peer waits for {} min", left.as_secs().div_ceil(60)),
         None => "the peer was out of reach".to_owned(),
     }
@@ -323,7 +323,7 @@ mod tests {
         let told = Some(minutes(60));
         assert_eq!(peer_waits(told, Duration::from_millis(5)), "the peer waits for 60 min");
         assert_eq!(peer_waits(told, minutes(50)), "the peer waits for 10 min");
-        assert_eq!(peer_waits(told, minutes(90)), "the peer waits no more");
+        assert_eq!(peer_waits(told, minutes(90)), "the peer no longer waits");
         assert_eq!(peer_waits(None, minutes(1)), "the peer was out of reach");
     }
 }

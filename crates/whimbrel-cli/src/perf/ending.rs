@@ -1,4 +1,4 @@
-//! How a measurement ends early.
+//! The early end of a measurement.
 
 use std::convert::Infallible;
 use std::time::Duration;

@@ -389,11 +389,11 @@ fn latency_kind(one_way: Option<Latency>, half: Option<Latency>) -> LatencyKind 
 /// Why no latency is known, if none is.
 fn why_no_latency(plan: &Plan, messages: Option<u64>, one_clock: Option<bool>) -> &'static str {
     match (messages, one_clock) {
-        (None, _) => "nothing was heard of what arrived",
+        (None, _) => "the receiver did not report what arrived",
         (Some(0), _) => "nothing arrived",
         _ if plan.size < STAMP => "messages of less than 16 bytes do not carry the time",
         (_, Some(false)) => "the two ends share no clock",
-        _ => "its figures were not heard",
+        _ => "the other end's figures did not arrive",
     }
 }
 
@@ -489,8 +489,8 @@ mod tests {
             (&short, Some(5), Some(true), "do not carry the time"),
             (&long, Some(5), Some(false), "share no clock"),
             (&long, Some(0), Some(false), "nothing arrived"),
-            (&long, None, None, "nothing was heard"),
-            (&long, Some(5), None, "figures were not heard"),
+            (&long, None, None, "the receiver did not report"),
+            (&long, Some(5), None, "figures did not arrive"),
         ] {
             let said = why_no_latency(plan, messages, one_clock);
             assert!(said.contains(why), "{said}");

@@ -79,7 +79,7 @@ impl Plan {
                 );
             }
             None if self.bytes.is_none_or(|bytes| bytes == 0) => {
-                return Err("how much is to be sent? give --time or --bytes".into());
+                return Err("nothing says how much to send: give --time or --bytes".into());
             }
             _ => {}
         }

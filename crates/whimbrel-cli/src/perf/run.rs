@@ -43,7 +43,7 @@ Examples:
 /// The longest wait for the source's figures once everything has arrived.
 const LAST_WORDS: Duration = Duration::from_secs(30);
 /// Why a measurement is incomplete if only those figures are missing.
-const SILENT: &str = "the other end does not say what it has sent";
+const SILENT: &str = "the other end did not report what it sent";
 
 /// Measures the path to a `whimbrel perf serve`.
 ///
@@ -207,7 +207,7 @@ struct Measurement {
     plan: Plan,
     clock: Option<String>,
     screen: Screen,
-    /// How long to wait for a peer out of reach.
+    /// The time to wait for a peer out of reach.
     patience: Duration,
 }
 

@@ -31,12 +31,12 @@ const EARLY: usize = 1 << 16;
 const EARLY_BYTES: usize = 64 << 20;
 /// How long a client may take to say what it wants.
 const SHYNESS: Duration = Duration::from_secs(15);
-const NO_PERF: &str = "the other end runs something else than `whimbrel perf`, or another version of it: run the same program at both ends";
+const NO_PERF: &str = "the other end runs something other than `whimbrel perf`, or another version of it: run the same program at both ends";
 /// A client that does not say what it wants to measure.
 const SILENT: TurnedAway = TurnedAway {
     code: FAILED,
-    here: "the other end does not say what it wants to measure: run `whimbrel perf run` there",
-    there: "here runs `whimbrel perf serve`, and nobody said what to measure: connect with `whimbrel perf run`",
+    here: "the other end did not say what to measure: run `whimbrel perf run` there",
+    there: "this is `whimbrel perf serve`, and nobody said what to measure: connect with `whimbrel perf run`",
 };
 /// A client that is `whimbrel cat`.
 const OTHER: TurnedAway =
@@ -246,7 +246,7 @@ impl std::error::Error for TurnedAway {}
 
 fn check(start: &Start) -> Result<(), String> {
     if start.version != VERSION {
-        return Err("the two ends are of different versions of perf: update the older".into());
+        return Err("the two ends run different versions of perf: update the older one".into());
     }
     start.plan.check()
 }

@@ -58,7 +58,7 @@ pub(super) struct Sink<'a> {
     reported: Interval,
     sent: Option<Sent>,
     stopped: bool,
-    /// How long to wait for a peer out of reach.
+    /// The time to wait for a peer out of reach.
     patience: Duration,
 }
 

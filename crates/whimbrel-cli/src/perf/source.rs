@@ -36,7 +36,7 @@ pub(super) const LAST_FIGURES: Duration = Duration::from_secs(3);
 const TAKE: usize = 256;
 /// The error if something other than a sink listens there.
 pub(super) const NO_SINK: &str =
-    "the other end does not answer as `whimbrel perf serve` does: check that it is one, and of this version";
+    "the other end does not answer like `whimbrel perf serve`: check that it is one, of this version";
 
 /// The result of the source.
 pub(super) struct Given {
@@ -69,7 +69,7 @@ pub(super) struct Source<'a> {
     progress: Option<Interval>,
     urgent: UrgentSent,
     one_clock: Option<bool>,
-    /// How long to wait for a peer out of reach.
+    /// The time to wait for a peer out of reach.
     patience: Duration,
     /// The deadline for the sink's first answer.
     hello_by: Option<Instant>,

@@ -11,7 +11,7 @@ use crate::output::print_line;
 /// it starts.
 #[derive(Args, Clone, Debug)]
 pub(super) struct CleanupCommand {
-    /// Remove kill switches, too. The traffic that they reject then goes on without a proxy.
+    /// Remove kill switches, too. The traffic that they reject then continues without a proxy.
     #[arg(long)]
     all: bool,
 }

@@ -96,7 +96,7 @@ impl ExplainCommand {
             return self.target.parse().map_err(|error: InvalidTarget| Misused(error.to_string()));
         }
         let host = Host::new(&self.target);
-        let wrong = || Misused(format!("`{}` is no host: write an address, without a port", self.target));
+        let wrong = || Misused(format!("`{}` is not a host: write an address, without a port", self.target));
         Ok(Target { host: host.ok_or_else(wrong)?, port: 0 })
     }
 }

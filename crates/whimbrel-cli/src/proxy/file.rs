@@ -59,26 +59,26 @@ mod tests {
                 "[[in]]\nsocks = '127.0.0.1:1'",
                 "1:1: `[[in]]` is one of several sections, and there is only one: write [in]",
             ),
-            ("peer = 'a'", "1:8: `'a'` does not fit here: write sections that begin with [[peer]]"),
+            ("peer = 'a'", "1:8: `'a'` is not allowed here: write sections that begin with [[peer]]"),
             (
                 "[[peer]]\nmode = 5",
-                "2:8: `5` is none of the words that fit here: write \"both\", \"active\" or \"passive\"",
+                "2:8: `5` is not one of the words allowed here: write \"both\", \"active\" or \"passive\"",
             ),
             (
                 "[[peer]]\nmode = 'actve'",
-                "2:8: `'actve'` is none of the words that fit here: write \"both\", \"active\" or",
+                "2:8: `'actve'` is not one of the words allowed here: write \"both\", \"active\" or",
             ),
             (
                 "[[rule]]\nname = 'r'\naction = 'deny'",
-                "3:10: `'deny'` is none of the words that fit here: write \"carry\", \"direct\", \"reject\", \"drop\" or \"hold\"",
+                "3:10: `'deny'` is not one of the words allowed here: write \"carry\", \"direct\", \"reject\", \"drop\" or \"hold\"",
             ),
             ("[in]\nsock = '127.0.0.1:1'", "2:1: unknown setting `sock`: write `socks`, if you mean that"),
             ("[limits]\nconnect_timeout = 5", "2:19: `5` is not a duration: write a number and a unit"),
             (
                 "limits = 5",
-                "1:10: `5` does not fit here: write a section with settings of its own, [limits] or { … }, such as",
+                "1:10: `5` is not allowed here: write a section with settings of its own, [limits] or { … }, such as",
             ),
-            ("[limits]\nmax_flows = '5'", "2:13: `'5'` does not fit here: write a whole number, 0 or more"),
+            ("[limits]\nmax_flows = '5'", "2:13: `'5'` is not allowed here: write a whole number, 0 or more"),
         ] {
             let said = parse_config::<Settings>("p.toml", text).unwrap_err().to_string();
             assert!(said.starts_with(&format!("p.toml:{wanted}")), "{text}: {said}");

@@ -96,7 +96,7 @@ impl RunCommand {
             let (mut service, mut proxy) = match self.prepare(&settings, &parcel).await {
                 Err(error) if is_back => {
                     // Flows wait, and are not given up for what may pass.
-                    note(format_args!("this process cannot go on yet: {error:#}; trying again"));
+                    note(format_args!("this process cannot continue yet: {error:#}; trying again"));
                     tokio::select! {
                         signal = interrupted()? => return Err(signal.into()),
                         () = tokio::time::sleep(AGAIN) => continue,
@@ -139,7 +139,7 @@ impl RunCommand {
                     return Ok(());
                 }
                 Err((back, why)) => {
-                    note(format_args!("the other process did not take over, so this one goes on: {why}"));
+                    note(format_args!("the other process did not take over, so this one continues: {why}"));
                     (parcel, is_back) = (back, true);
                 }
             }
@@ -287,7 +287,7 @@ fn raise_file_limit(settings: &Settings) {
     let wanted = of_flows.saturating_add(FILES_BESIDE_FLOWS);
     match rlimit::increase_nofile_limit(wanted) {
         Ok(files) if files < wanted => note(format_args!(
-            "{} flows need {wanted} files, and this process may open {files}: raise its limit (`ulimit -n`, or LimitNOFILE= of \
+            "{} flows need {wanted} files, but this process may open {files}: raise its limit (`ulimit -n`, or LimitNOFILE= of \
              systemd), or lower [limits] max_flows. Until files are closed, further programs wait",
             settings.limits.max_flows
         )),

@@ -1,4 +1,4 @@
-//! Where the settings of a proxy come from.
+//! The sources of a proxy's settings.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -23,14 +23,14 @@ pub(super) struct Sources {
     /// Accept HTTP CONNECT connections from programs on this address, which must be on loopback.
     #[arg(long, value_name = "ADDR", value_parser = units::address)]
     connect: Option<SocketAddr>,
-    /// Let a port of this host stand for a target behind the peer: [ADDRESS:]PORT=HOST:PORT. May be repeated.
+    /// Forward a port of this host to a target behind the peer: [ADDRESS:]PORT=HOST:PORT. May be repeated.
     #[arg(long, value_name = "FORWARD")]
     forward: Vec<Forward>,
     /// The URL of the peer to carry connections to, as it printed it: whimbrel://KEY@HOST:PORT. Replace `[::1]` with a name or
     /// address of its host. With whimbrel+tcp, the session is one TCP connection.
     #[arg(long, value_name = "URL")]
     peer: Option<PeerUrl>,
-    /// Listen for peers on this address. Only peers that are allowed are let in: see --allow.
+    /// Listen for peers on this address. Only allowed peers may connect: see --allow.
     #[arg(long, value_name = "ADDR", value_parser = units::address)]
     listen: Option<SocketAddr>,
     /// The carrier of the sessions of --listen: `whimbrel`, or, for comparison, `tcp`, with a TCP connection for each
@@ -45,10 +45,10 @@ pub(super) struct Sources {
     /// Load this dictionary for peers whose rules use it. `whimbrel proxy train` makes one. May be repeated.
     #[arg(long, value_name = "FILE")]
     dictionary: Vec<PathBuf>,
-    /// Our own key file. It is made if it is missing [default: ~/.config/whimbrel/key].
+    /// Our own key file. It is created if it does not exist [default: ~/.config/whimbrel/key].
     #[arg(long, value_name = "FILE")]
     pub(super) key: Option<PathBuf>,
-    /// Read settings from this TOML file; options of the command line win over it. SIGHUP and `whimbrel reload` read it
+    /// Read settings from this TOML file; options on the command line override it. SIGHUP and `whimbrel reload` read it
     /// again. `whimbrel proxy check FILE` checks it, and docs/proxy.toml shows all settings.
     #[arg(long, value_name = "FILE")]
     pub(super) config: Option<PathBuf>,

@@ -22,7 +22,7 @@ pub(super) fn listen(address: Option<SocketAddr>, key: PublicKey) -> anyhow::Res
     };
     let listener = TcpListener::bind(&wanted[..]).map_err(|error| anyhow::anyhow!(failed(&error)))?;
     listener.set_nonblocking(true)?;
-    let mut address = listener.local_addr().context("the system does not say where it listens")?;
+    let mut address = listener.local_addr().context("cannot find the address that it listens on")?;
     if address.ip().is_unspecified() {
         let is_ipv4 = address.is_ipv4();
         address.set_ip(if is_ipv4 { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() });

@@ -33,7 +33,7 @@ pub(super) struct TrainCommand {
     /// Where to write the dictionary.
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
-    /// Replace FILE if it is there. Flows are compressed with a dictionary only while both ends have the same.
+    /// Replace FILE if it exists. Flows are compressed with a dictionary only while both ends have the same.
     #[arg(long)]
     force: bool,
     /// The size of the dictionary, 1 KB to 256 KB. 16 KB suits records of up to a few KB.
@@ -95,7 +95,7 @@ impl TrainCommand {
 
     fn is_there(&self) -> Misused {
         Misused(format!(
-            "{} is there already: choose another --out, or replace it with --force",
+            "{} exists already: choose another --out, or replace it with --force",
             self.out.display()
         ))
     }
@@ -191,7 +191,7 @@ mod tests {
         let forced = run(&["--force"]);
         let replaced = std::fs::read(&out).unwrap();
         std::fs::remove_dir_all(folder).unwrap();
-        assert!(refused.contains("is there already") && refused.contains("--force"), "{refused}");
+        assert!(refused.contains("exists already") && refused.contains("--force"), "{refused}");
         assert_eq!((kept, forced), (b"mine".to_vec(), Ok(())));
         assert_ne!(replaced, b"mine");
     }

@@ -1,4 +1,4 @@
-//! Which brokers to use, and with which key.
+//! The brokers to use, and the key.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use crate::units;
 /// The brokers.
 #[derive(Args, Clone, Debug)]
 pub(super) struct BrokerOptions {
-    /// A broker's URL, as it printed it: whimbrel://KEY@HOST:PORT. Repeat it for others, to go to when this one is gone.
+    /// A broker's URL, as it printed it: whimbrel://KEY@HOST:PORT. Repeat it to name others to fall back to.
     #[arg(long = "broker", value_name = "URL", required = true)]
     brokers: Vec<Url>,
     /// Our own key file, by which brokers recognise us [default: ~/.config/whimbrel/key if it exists, else a key for this run].

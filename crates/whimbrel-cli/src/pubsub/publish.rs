@@ -44,7 +44,7 @@ pub struct PubCommand {
     /// The key. A newer message of the same topic and key may replace an older one.
     #[arg(long, value_name = "KEY")]
     key_of_message: Option<String>,
-    /// After this time nobody wants the messages any more [default: they have no end].
+    /// Brokers discard the messages after this time [default: never].
     #[arg(long, value_name = "TIME", value_parser = units::wait)]
     lifetime: Option<Duration>,
     /// Brokers keep the message as the last value of its topic. An empty one removes it.

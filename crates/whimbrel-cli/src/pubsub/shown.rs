@@ -79,7 +79,7 @@ pub(super) fn tell(event: &Event) {
         Event::Unconfirmed(brokers) => {
             let brokers: Vec<_> = brokers.iter().map(|broker| broker_text(*broker)).collect();
             note(format_args!(
-                "not in force yet at {}: what is published there before it is linked again may not come",
+                "not in force yet at {}: messages published there before it is linked again may not arrive",
                 brokers.join(", ")
             ));
         }
@@ -104,11 +104,11 @@ pub(super) fn tell(event: &Event) {
             }
             Fate::Superseded => {}
             Fate::Unknown => {
-                note(format_args!("{count} messages exist, and did not come to this broker in time"))
+                note(format_args!("{count} messages exist, but did not reach this broker in time"))
             }
         },
         Event::UnknownOrigin(origin) => note(format_args!(
-            "the state knows broker {:016x} in a run that ended: what it published since is not known here",
+            "the state knows an earlier run of broker {:016x}: what that run published since is not known here",
             origin.broker.0
         )),
         Event::Message(_) | Event::Refused(_) | Event::Failed(_) => {}

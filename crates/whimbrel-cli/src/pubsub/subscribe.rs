@@ -29,7 +29,7 @@ pub struct SubCommand {
     filter: Option<String>,
     #[command(flatten)]
     brokers: BrokerOptions,
-    /// Receive only messages whose properties this condition takes, in the language of JMS. docs/selectors.md describes it.
+    /// Receive only messages whose properties match this condition, in the language of JMS. docs/selectors.md describes it.
     #[arg(long, value_name = "CONDITION")]
     selector: Option<String>,
     /// Keep nothing: begin with what is published from now on, at each broker.
@@ -41,7 +41,7 @@ pub struct SubCommand {
     /// Have the broker keep on disk, under this name, what was not received yet. The name belongs to our key.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["nondurable", "semi_durable", "from_held"])]
     durable: Option<String>,
-    /// End the durable subscription: the broker keeps nothing more for it.
+    /// End the durable subscription, so that the broker keeps nothing for it.
     #[arg(long, requires = "durable")]
     end: bool,
     /// Keep in this file what was received, so that the next run recovers what was missed.
@@ -135,7 +135,8 @@ impl SubCommand {
             self.check_member()?;
         }
         if self.durable.is_some() && (self.recover != Recover::First || self.slow != Slow::Wait) {
-            let why = "a durable subscription gets every message in turn: leave --recover and --slow out";
+            let why =
+                "a durable subscription receives every message in order: leave --recover and --slow out";
             return Err(Misused(why.to_owned()).into());
         }
         let selector = self.selector.as_deref().map(whimbrel_broker::selector::Selector::parse).transpose();
@@ -201,9 +202,9 @@ impl SubCommand {
     fn check_member(&self) -> Result<(), Misused> {
         let is_kept = self.semi_durable || self.durable.is_some() || self.state.is_some() || self.from_held;
         let why = if is_kept {
-            "a group has one place in the messages, which is none of its members' own: leave --state, --semi-durable, --durable and --from-held out"
+            "a group has one position in the messages, which its members share: leave --state, --semi-durable, --durable and --from-held out"
         } else if self.recover != Recover::First || self.slow != Slow::Wait {
-            "a group reads every message in turn: leave --recover and --slow out"
+            "a group reads every message in order: leave --recover and --slow out"
         } else {
             return Ok(());
         };
@@ -219,8 +220,8 @@ impl SubCommand {
         endpoint.close(0, "done", Duration::from_secs(5)).await;
         match ended {
             Ok(true) => Ok(()),
-            Ok(false) => anyhow::bail!("the broker knows no durable subscription `{name}` of our key"),
-            Err(error) => anyhow::bail!("the broker does not end the subscription: {error}"),
+            Ok(false) => anyhow::bail!("the broker has no durable subscription `{name}` for our key"),
+            Err(error) => anyhow::bail!("the broker did not end the subscription: {error}"),
         }
     }
 
@@ -230,7 +231,7 @@ impl SubCommand {
         match tokio::time::timeout(patience, client.connected()).await {
             Ok(welcome) => welcome,
             Err(_) => {
-                note(format_args!("no broker has answered for {patience:?}; this goes on trying"));
+                note(format_args!("no broker has answered for {patience:?}; still trying"));
                 client.connected().await
             }
         }
@@ -325,7 +326,7 @@ fn open(
     let (file, state, changed) = StateFile::attach(path, SubscriptionId(random()?), cluster, wanted)?;
     if changed {
         note(format_args!(
-            "{}: the filter or selector is another than before, so this begins live: what the former one left out is not known",
+            "{}: the filter or selector has changed, so this begins live: the messages that the former one left out are not known",
             path.display()
         ));
     }

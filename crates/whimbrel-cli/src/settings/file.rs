@@ -105,7 +105,7 @@ impl Settings {
             (
                 self.listen.config.network_share <= 100,
                 "listen.network_share",
-                "this is more than all connections: write 0 to 100",
+                "this is more than 100: write 0 to 100",
             ),
             (
                 (128..=MAX_STREAMS).contains(&session.max_streams),
@@ -221,7 +221,7 @@ mod tests {
                 "2:15: `ask` is for programs that answer: write cheap-first",
             ),
             ("[transport]\necn = true\nmax_paths = 0", "3:13: this number of paths cannot be: write 1 to 8"),
-            ("[listen]\nnetwork_share = 200", "2:17: this is more than all connections: write 0 to 100"),
+            ("[listen]\nnetwork_share = 200", "2:17: this is more than 100: write 0 to 100"),
             ("[session]\nmax_streams = 5", "2:15: this number of streams cannot be: write 128 to 1048576"),
             ("[transport.session]\nmax_streams = 5", "2:15: this number of streams cannot be: write 128"),
             ("[session]\nstream_share = '1 KiB'", "2:16: this is too small: write at least \"64 KiB\""),

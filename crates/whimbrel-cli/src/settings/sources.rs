@@ -1,4 +1,4 @@
-//! Where the settings of a command that listens come from.
+//! The sources of the settings of a command that listens.
 
 use std::path::Path;
 

@@ -1,7 +1,7 @@
 //! Finds the control sockets of this user.
 //!
 //! A control socket is bound under a name of its own, `NAME.new-PID`, before it gets its place as `NAME.…` in the same folder. Linux goes on
-//! listing that first name. So its own services are found, and no other program's socket is asked anything.
+//! listing that first name. So its own services are found, and other programs' sockets are left alone.
 
 use std::collections::BTreeSet;
 use std::fs;

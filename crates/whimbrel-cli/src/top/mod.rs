@@ -55,7 +55,7 @@ impl TopCommand {
     pub fn run(self) -> anyhow::Result<()> {
         if !stdin().is_terminal() || !stdout().is_terminal() {
             return Err(Misused(
-                "this is no terminal: use `whimbrel status CONTROL`, with --json for a program and --watch for once a second".to_owned(),
+                "this is not a terminal: use `whimbrel status CONTROL`, with --json for a program and --watch for once a second".to_owned(),
             )
             .into());
         }
@@ -130,7 +130,7 @@ impl Watched {
     }
 }
 
-/// Asks a service again and again. One that was found is asked until it does not answer.
+/// Polls a service. A discovered service is polled until it stops answering.
 async fn ask_on(control: PathBuf, is_found: bool, began: Instant, tell: mpsc::Sender<News>) {
     loop {
         let looked = match ask(&control, Request::Status).await {

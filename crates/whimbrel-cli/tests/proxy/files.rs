@@ -28,7 +28,7 @@ fn a_wrong_command_line_is_one_sentence() {
         (&["--socks", &taken_address, "--peer", &url], "another program has that port", 1),
         (&["--config", "/no/such/file"], "/no/such/file", 2),
         (&["--connector", "tcp"], "--listen", 2),
-        (&["--listen", "127.0.0.1:0", "--connector", "tpc"], "is no connector", 2),
+        (&["--listen", "127.0.0.1:0", "--connector", "tpc"], "is not a connector", 2),
         (&["--listen", &taken_address, "--connector", "tcp"], "another program has that port", 1),
         (
             &["--socks", "127.0.0.1:0", "--peer", &over_tcp, "--replace"],
@@ -64,7 +64,7 @@ fn a_file_is_checked_and_read_again() {
     let control = control.display().to_string();
     let said = whimbrel(&home).args(["reload", &control]).output().unwrap();
     let said = String::from_utf8(said.stdout).unwrap();
-    assert!(said.contains("may open something else"), "{said}");
+    assert!(said.contains("has new permits"), "{said}");
     running.signal("-TERM");
     assert_eq!(running.end().0, Some(0));
 }

@@ -33,7 +33,7 @@ pub(crate) fn a_program_is_told_why_there_is_no_connection(connector: &str) {
     let mut tcp = dial(pair.connect);
     write!(tcp, "CONNECT 127.0.0.1:{not_permitted} HTTP/1.1\r\n\r\n").unwrap();
     let answer = String::from_utf8(read_to_end(&tcp)).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 403 ") && answer.contains("does not let this key"), "{answer}");
+    assert!(answer.starts_with("HTTP/1.1 403 ") && answer.contains("does not allow this key"), "{answer}");
     let mut tcp = dial(pair.forward);
     let ended = tcp.read(&mut [0; 9]).map_err(|error| error.kind());
     assert_eq!(ended, Err(ErrorKind::ConnectionReset), "a forward resets what it cannot carry");

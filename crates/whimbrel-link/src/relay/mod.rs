@@ -144,7 +144,7 @@ impl Relay {
         Ok(Self { local, control: RelayControl { orders, wake: wake.into() }, thread: Some(thread) })
     }
 
-    /// The address that it listens on.
+    /// Returns the address that it listens on.
     pub fn local_addr(&self) -> SocketAddr {
         self.local
     }
@@ -195,7 +195,7 @@ impl RelayControl {
         self.order(Order::Rebind);
     }
 
-    /// The figures so far; `None` if the relay has ended.
+    /// Returns the figures so far; `None` if the relay has ended.
     pub fn report(&self) -> Option<RelayReport> {
         let (answer, answered) = mpsc::channel();
         self.order(Order::Report(answer));

@@ -22,11 +22,11 @@ pub struct RelayReport {
     pub elapsed: Duration,
     /// The number of client addresses so far.
     pub clients: u64,
-    /// How often the upstream ports were changed.
+    /// The number of times the upstream ports were changed.
     pub rebinds: u64,
     /// Packets that passed the link but that the system refused to send.
     pub unsent: u64,
-    /// How late packets were sent: the relay's own error.
+    /// The delay with which packets were sent: the relay's own error.
     pub lateness: Histogram,
     /// The direction from clients to the server.
     pub up: Lane,

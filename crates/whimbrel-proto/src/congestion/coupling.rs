@@ -72,7 +72,7 @@ pub struct Member {
     pub calls: Calls,
 }
 
-/// The company of `members[me]` among `members`, who share a bottleneck. `None` if it is alone.
+/// Returns the company of `members[me]` among `members`, who share a bottleneck. `None` if it is alone.
 pub fn company(members: &[Member], me: usize) -> Option<Company> {
     let (paths, mine) = (u32::try_from(members.len()).ok()?, members.get(me)?);
     if paths < 2 {

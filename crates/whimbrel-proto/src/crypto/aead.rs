@@ -13,7 +13,7 @@ pub enum Aead {
 }
 
 impl Aead {
-    /// The cipher with this number on the wire (docs/protocol.md section 3), or `None` if this version does not know
+    /// Returns the cipher with this number on the wire (docs/protocol.md section 3), or `None` if this version does not know
     /// it.
     pub const fn from_code(code: u8) -> Option<Self> {
         match code {
@@ -23,12 +23,12 @@ impl Aead {
         }
     }
 
-    /// The cipher's number on the wire.
+    /// Returns the cipher's number on the wire.
     pub const fn code(self) -> u8 {
         self as u8
     }
 
-    /// The length of packet and header keys, in bytes.
+    /// Returns the length of packet and header keys, in bytes.
     pub const fn key_len(self) -> usize {
         match self {
             Self::Aes128Gcm => 16,
@@ -36,7 +36,7 @@ impl Aead {
         }
     }
 
-    /// The number of packets that one key may seal, summed over all paths (RFC 9001 section 6.6).
+    /// Returns the number of packets that one key may seal, summed over all paths (RFC 9001 section 6.6).
     pub const fn confidentiality_limit(self) -> u64 {
         match self {
             Self::Aes128Gcm => 1 << 23,
@@ -45,7 +45,7 @@ impl Aead {
         }
     }
 
-    /// The number of packets that may fail to open in the life of a connection, over all its keys (RFC 9001 section
+    /// Returns the number of packets that may fail to open in the life of a connection, over all its keys (RFC 9001 section
     /// 6.6).
     pub const fn integrity_limit(self) -> u64 {
         match self {
@@ -99,12 +99,12 @@ impl Offer {
         Some(Self { first, second: known.find(|aead| *aead != first) })
     }
 
-    /// The preferred cipher. It also seals early data, before the server has chosen.
+    /// Returns the preferred cipher. It also seals early data, before the server has chosen.
     pub const fn first(self) -> Aead {
         self.first
     }
 
-    /// The ciphers in order of preference.
+    /// Returns the ciphers in order of preference.
     pub fn iter(self) -> impl Iterator<Item = Aead> {
         [Some(self.first), self.second].into_iter().flatten()
     }
@@ -114,7 +114,7 @@ impl Offer {
         self.first == aead || self.second == Some(aead)
     }
 
-    /// The server's choice: the first cipher of the client's list that is fast here as well, or else the first.
+    /// Returns the server's choice: the first cipher of the client's list that is fast here as well, or else the first.
     /// ChaCha20 is fast everywhere, so a client without AES instructions gets it by putting it first.
     pub fn choose(self, aes_in_hardware: bool) -> Aead {
         self.iter().find(|aead| *aead != Aead::Aes128Gcm || aes_in_hardware).unwrap_or(self.first)

@@ -48,7 +48,7 @@ impl CidGenerator {
         }
     }
 
-    /// The core that owns `id`; an arbitrary one if the id was not issued under this identity.
+    /// Returns the core that owns `id`; an arbitrary one if the id was not issued under this identity.
     pub fn core_of(&self, id: ConnectionId) -> u8 {
         (self.decrypt(id.0) >> 56) as u8
     }

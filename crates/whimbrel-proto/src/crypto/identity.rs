@@ -38,12 +38,12 @@ impl Identity {
         Self::from_secret(*secret)
     }
 
-    /// The 32 secret bytes, for a key file.
+    /// Returns the 32 secret bytes, for a key file.
     pub fn secret(&self) -> &[u8; 32] {
         self.0.secret.bytes()
     }
 
-    /// The public key by which others know this identity.
+    /// Returns the public key by which others know this identity.
     pub fn public(&self) -> PublicKey {
         self.0.public
     }
@@ -99,7 +99,7 @@ impl PublicKey {
         if is_canonical(&bytes) { Ok(Self(bytes)) } else { Err(InvalidKey::NotCanonical) }
     }
 
-    /// The key's 32 bytes, as on the wire.
+    /// Returns the key's 32 bytes, as on the wire.
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
@@ -118,7 +118,7 @@ pub enum InvalidKey {
     #[error("a key is 43 characters of A to Z, a to z, 0 to 9, - and _")]
     Text,
     /// The key is a point of low order, with which all agreements give the same secret.
-    #[error("the key is one that gives no secrecy")]
+    #[error("the key is a weak one that gives no secrecy")]
     LowOrder,
     /// The bytes are a second, non-canonical encoding of a key.
     #[error("the key is not written in its one canonical form")]

@@ -79,7 +79,7 @@ impl Secret {
             .is_ok()
     }
 
-    /// The bytes, for a file. Wipe every copy.
+    /// Returns the bytes, for a file. Wipe every copy.
     pub fn bytes(&self) -> &[u8; 32] {
         &self.0
     }

@@ -72,17 +72,17 @@ impl Keys {
         }
     }
 
-    /// The cipher agreed on.
+    /// Returns the cipher agreed on.
     pub const fn aead(&self) -> Aead {
         self.aead
     }
 
-    /// The number of calls to [`Keys::rotate`]. Its low bit is the key phase bit of sealed packets.
+    /// Returns the number of calls to [`Keys::rotate`]. Its low bit is the key phase bit of sealed packets.
     pub const fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// The key that opens packets of the next generation, to try on a packet whose key phase bit differs. It is
+    /// Returns the key that opens packets of the next generation, to try on a packet whose key phase bit differs. It is
     /// derived at most once a generation, whatever a forger sends.
     pub fn next_open(&mut self) -> &OpenKey {
         &self.next().open
@@ -158,7 +158,7 @@ impl EarlySeal {
         Self { seal: SealKey::new(aead, &secret), header: HeaderKey::new(aead, &secret), secret, aead }
     }
 
-    /// The cipher, which is the first that the client offers.
+    /// Returns the cipher, which is the first that the client offers.
     pub const fn aead(&self) -> Aead {
         self.aead
     }
@@ -188,7 +188,7 @@ impl EarlyOpen {
         Self { open: OpenKey::new(aead, &secret), header: HeaderKey::new(aead, &secret), secret, aead }
     }
 
-    /// The cipher, which is the first that the client offers.
+    /// Returns the cipher, which is the first that the client offers.
     pub const fn aead(&self) -> Aead {
         self.aead
     }

@@ -118,7 +118,7 @@ impl HeaderKey {
         Self(key.expect("the key has the cipher's length"))
     }
 
-    /// The mask for `sample`. Its first byte is for the flags
+    /// Returns the mask for `sample`. Its first byte is for the flags
     /// ([`PROTECTED_BITS`](crate::wire::packet::PROTECTED_BITS)), the rest for the packet number.
     #[inline]
     pub fn mask(&self, sample: &[u8; SAMPLE_LEN]) -> [u8; 5] {

@@ -77,7 +77,7 @@ impl Register {
         self.used.len() >= self.bound - self.bound / 4
     }
 
-    /// The number of ids remembered.
+    /// Returns the number of ids remembered.
     pub fn len(&self) -> usize {
         self.used.len()
     }
@@ -87,7 +87,7 @@ impl Register {
         self.used.is_empty()
     }
 
-    /// The number of ids refused for want of room.
+    /// Returns the number of ids refused for want of room.
     pub const fn refused(&self) -> u64 {
         self.refused
     }

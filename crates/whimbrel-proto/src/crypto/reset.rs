@@ -29,7 +29,7 @@ impl ResetToken {
         Self(bytes)
     }
 
-    /// The token's bytes, as on the wire.
+    /// Returns the token's bytes, as on the wire.
     pub const fn as_bytes(&self) -> &[u8; 16] {
         &self.0
     }
@@ -67,7 +67,7 @@ impl ResetKey {
         Self(Key::new(HMAC_SHA256, key.bytes()))
     }
 
-    /// The token of `id`: HMAC-SHA256 truncated to 16 bytes.
+    /// Returns the token of `id`: HMAC-SHA256 truncated to 16 bytes.
     pub fn token(&self, id: ConnectionId) -> ResetToken {
         let tag = sign(&self.0, &id.to_bytes());
         let mut token = [0; 16];

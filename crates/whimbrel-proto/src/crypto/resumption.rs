@@ -66,7 +66,7 @@ impl Claim {
             && verify_slices_are_equal(&self.mac(hash), &proof.mac).is_ok()
     }
 
-    /// The claim of the next epoch. It depends on `fresh`, a secret of the new connection, which a thief of the old
+    /// Returns the claim of the next epoch. It depends on `fresh`, a secret of the new connection, which a thief of the old
     /// claim does not have.
     #[must_use]
     pub fn next(&self, fresh: &Secret) -> Self {

@@ -106,7 +106,7 @@ impl TicketJar {
         self.life
     }
 
-    /// The register of used tickets.
+    /// Returns the register of used tickets.
     pub const fn used(&self) -> &Register {
         &self.used
     }

@@ -27,7 +27,7 @@ impl Agreeing {
         self.known
     }
 
-    /// The source address of the PING, and our address that it was sent to.
+    /// Returns the source address of the PING, and our address that it was sent to.
     pub const fn addresses(&self) -> (SocketAddr, Option<IpAddr>) {
         (self.datagram.from, self.datagram.to)
     }

@@ -24,7 +24,7 @@ use crate::wire::packet::{CLEAR_BIT, EARLY_BIT, destination};
 use crate::{ConnectionId, Side, Time};
 
 impl Endpoint {
-    /// The public key of this endpoint.
+    /// Returns the public key of this endpoint.
     pub fn public_key(&self) -> PublicKey {
         self.identity.public()
     }
@@ -49,7 +49,7 @@ impl Endpoint {
         }
     }
 
-    /// The endpoint's counters, and what is in use of its budgets.
+    /// Returns the endpoint's counters, and what is in use of its budgets.
     pub fn stats(&self) -> EndpointStats {
         EndpointStats {
             memory_used: self.budgets.memory.used(),
@@ -64,12 +64,12 @@ impl Endpoint {
         self.stats.crowded += datagrams;
     }
 
-    /// The number of connections, including those that are closing.
+    /// Returns the number of connections, including those that are closing.
     pub fn connections(&self) -> usize {
         self.connections.len()
     }
 
-    /// The budgets that its sessions share, beyond what each session is assured of. The sessions of one client key
+    /// Returns the budgets that its sessions share, beyond what each session is assured of. The sessions of one client key
     /// get only a part.
     pub fn budgets(&self) -> &Budgets {
         &self.budgets

@@ -34,7 +34,7 @@ pub enum Routed {
 }
 
 impl Routed {
-    /// The existing connection that the datagram is for, if any.
+    /// Returns the existing connection that the datagram is for, if any.
     pub fn handle(&self) -> Option<Handle> {
         match self {
             Self::Nothing | Self::Reply | Self::Agreeing(_) | Self::Accepted(..) => None,

@@ -182,7 +182,7 @@ impl Accepted {
         self.early.is_some() || !self.blocks.is_empty()
     }
 
-    /// The bytes received, if the address is not validated; `None` if a cookie has validated it.
+    /// Returns the bytes received, if the address is not validated; `None` if a cookie has validated it.
     pub fn unvalidated(&self) -> Option<usize> {
         self.memory.is_some().then_some(self.ping_len)
     }

@@ -1,4 +1,4 @@
-//! A captured handshake, taken up at either end: nothing of it is drawn anew, and cookies are taken as they are.
+//! A captured handshake, taken up at either end: nothing of it is random, and cookies are taken as they are.
 
 use std::sync::Arc;
 

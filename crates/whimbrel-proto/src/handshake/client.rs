@@ -68,7 +68,7 @@ pub enum HandshakeError {
     #[error(transparent)]
     Malformed(#[from] Malformed),
     /// The packet belongs to another handshake, or to one that is over.
-    #[error("the packet belongs to no handshake that is going on")]
+    #[error("the packet belongs to no handshake in progress")]
     NotOurs,
     /// The server speaks another version. This is not authenticated: a genuine answer may still follow.
     #[error("the server speaks version {0:#010x}")]
@@ -89,7 +89,7 @@ pub enum HandshakeError {
     #[error("the server's key is not trusted yet")]
     KeyNotTrusted,
     /// The sender does not hold the server's key, or the packet was changed in transit.
-    #[error("the packet is not the server's")]
+    #[error("the packet is not from the server")]
     Forged,
     /// The authenticated server violated the protocol.
     #[error("the server broke the protocol: {0}")]
@@ -240,7 +240,7 @@ impl ClientHandshake {
         self.early_is_over = true;
     }
 
-    /// The id to which SYN-ACK and PONG are addressed.
+    /// Returns the id to which SYN-ACK and PONG are addressed.
     pub const fn client_id(&self) -> ConnectionId {
         self.client_id
     }
@@ -251,7 +251,7 @@ impl ClientHandshake {
         matches!(self.ticket, TicketState::Unused(_))
     }
 
-    /// The SYN, with the same bytes on every call.
+    /// Returns the SYN, with the same bytes on every call.
     pub fn syn(&self) -> Vec<u8> {
         self.syn.clone()
     }

@@ -76,16 +76,16 @@ pub enum Refusal {
     #[error("the cookie was used before")]
     Replayed,
     /// There were too many handshakes lately to remember one more.
-    #[error("too many handshakes at a time")]
+    #[error("too many handshakes at once")]
     Full,
     /// The Noise message does not open: it is for another key or SYN, lacks the pre-shared key, or is forged.
-    #[error("the handshake message does not open")]
+    #[error("the handshake message cannot be decrypted")]
     Forged,
     /// Too many PINGs with this cookie failed.
     #[error("too many messages with this cookie failed")]
     Void,
     /// The same PING is being opened already.
-    #[error("the same message is being opened")]
+    #[error("the same message is already being processed")]
     UnderWay,
     /// The answer could not be sealed.
     #[error("the answer could not be sealed")]
@@ -191,12 +191,12 @@ impl Acceptor {
         }
     }
 
-    /// The generator of this core's connection ids. Connections that this core opens use it as well.
+    /// Returns the generator of this core's connection ids. Connections that this core opens use it as well.
     pub const fn ids(&mut self) -> &mut CidGenerator {
         &mut self.ids
     }
 
-    /// The key that makes the reset tokens of this core's ids.
+    /// Returns the key that makes the reset tokens of this core's ids.
     pub const fn reset_key(&self) -> &ResetKey {
         &self.reset
     }
@@ -216,12 +216,12 @@ impl Acceptor {
         self.tickets.void(now);
     }
 
-    /// The register of recently used cookies.
+    /// Returns the register of recently used cookies.
     pub const fn cookies_used(&self) -> &Register {
         &self.used
     }
 
-    /// The register of used tickets that have not expired.
+    /// Returns the register of used tickets that have not expired.
     pub const fn tickets_used(&self) -> &Register {
         self.tickets.used()
     }

@@ -1,5 +1,5 @@
 //! The test vectors `docs/vectors/handshake.txt`: one handshake and a few sealed packets, byte by byte, for other
-//! implementations. `WHIMBREL_WRITE_VECTORS=1 cargo test -p whimbrel-proto vectors` writes the file anew.
+//! implementations. `WHIMBREL_WRITE_VECTORS=1 cargo test -p whimbrel-proto vectors` rewrites the file.
 
 use std::fmt::Write as _;
 

@@ -423,7 +423,7 @@ impl Session {
     }
 
     /// Replaces every unresolved message of a tag by one. It takes the place of the oldest waiting message in its lane,
-    /// or else is queued anew. Like [`Session::send`] it needs room in the queue, counted without the waiting messages
+    /// or else is queued again. Like [`Session::send`] it needs room in the queue, counted without the waiting messages
     /// of the tag. A message no longer than those always fits.
     ///
     /// # Errors

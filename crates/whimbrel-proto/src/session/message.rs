@@ -145,7 +145,7 @@ pub enum SendError {
     #[error("the send queue is full; wait until it is writable")]
     QueueFull(Box<Outgoing>),
     /// The message is longer than the peer accepts.
-    #[error("the message is longer than the peer takes ({limit} bytes); split it or use a byte stream")]
+    #[error("the message is longer than the peer accepts ({limit} bytes); split it or use a byte stream")]
     TooLarge {
         /// The peer's limit, bytes.
         limit: u64,
@@ -157,7 +157,7 @@ pub enum SendError {
     #[error("no such stream is open")]
     UnknownStream,
     /// The stream is of the other kind: a byte stream takes no messages, and a message stream no bytes.
-    #[error("the stream is of the other kind")]
+    #[error("the stream is of another kind: bytes and messages need streams of their own")]
     WrongKind,
     /// The tag is not below 2^62.
     #[error("the tag is too large; use one below 2^62")]
@@ -181,7 +181,7 @@ pub enum OpenError {
     #[error("the opening is longer than {MAX_OPENING} bytes: write the rest on the stream")]
     OpeningTooLong,
     /// The peer's version does not accept openings.
-    #[error("the peer takes no openings: it is of an older version")]
+    #[error("the peer does not support openings: it runs an older version")]
     NoOpenings,
 }
 
@@ -193,7 +193,7 @@ pub enum StreamError {
     #[error("no such stream is open")]
     UnknownStream,
     /// The stream is of the other kind.
-    #[error("the stream is of the other kind")]
+    #[error("the stream is of another kind: bytes and messages need streams of their own")]
     WrongKind,
     /// This direction was finished or reset, or the session is closing.
     #[error("this direction of the stream has ended")]

@@ -18,13 +18,13 @@ impl Reader {
         Self { bytes, at: 0 }
     }
 
-    /// The length of the whole packet in bytes, read or not. A slice of the packet keeps this much memory alive.
+    /// Returns the length of the whole packet in bytes, read or not. A slice of the packet keeps this much memory alive.
     #[inline]
     pub fn whole(&self) -> usize {
         self.bytes.len()
     }
 
-    /// The number of bytes not read yet.
+    /// Returns the number of bytes not read yet.
     #[inline]
     pub fn remaining(&self) -> usize {
         self.bytes.len() - self.at
@@ -36,7 +36,7 @@ impl Reader {
         self.at == self.bytes.len()
     }
 
-    /// The unread bytes, without advancing.
+    /// Returns the unread bytes, without advancing.
     #[inline]
     pub fn peek(&self) -> &[u8] {
         &self.bytes[self.at..]
@@ -128,13 +128,13 @@ impl<'a> Writer<'a> {
         Self { buf, limit }
     }
 
-    /// The room left, in bytes.
+    /// Returns the room left, in bytes.
     #[inline]
     pub fn remaining(&self) -> usize {
         self.limit.saturating_sub(self.buf.len())
     }
 
-    /// The length of the underlying buffer: a mark for [`Writer::truncate`] and [`Writer::patch`].
+    /// Returns the length of the underlying buffer: a mark for [`Writer::truncate`] and [`Writer::patch`].
     #[inline]
     pub fn len(&self) -> usize {
         self.buf.len()

@@ -17,7 +17,7 @@ pub enum Grant {
 }
 
 impl Grant {
-    /// The length on the wire in bytes, type included.
+    /// Returns the length on the wire in bytes, type included.
     pub fn len(&self) -> usize {
         1 + match self {
             Self::Streams(limit) => varint_len(*limit),

@@ -72,7 +72,7 @@ impl Extras {
             | (u8::from(self.opening) * OPENING)
     }
 
-    /// The length on the wire in bytes; 0 if all fields have their defaults.
+    /// Returns the length on the wire in bytes; 0 if all fields have their defaults.
     #[inline]
     pub fn len(&self) -> usize {
         if self.is_empty() {
@@ -166,7 +166,7 @@ pub struct DataHead {
 }
 
 impl DataHead {
-    /// The service that the flags encode.
+    /// Returns the service that the flags encode.
     #[inline]
     pub const fn service(&self) -> Service {
         Service::new(self.flags & RELIABLE != 0, self.flags & UNSEQUENCED == 0)
@@ -190,7 +190,7 @@ impl DataHead {
         self.flags & MANY != 0
     }
 
-    /// The length on the wire in bytes, with the type and without the length field.
+    /// Returns the length on the wire in bytes, with the type and without the length field.
     #[inline]
     pub fn len(&self) -> usize {
         let offset = if self.begins() { 0 } else { varint_len(self.offset) };

@@ -24,14 +24,14 @@ pub const PROTECTED_BITS: u8 = 0x3f;
 /// The length of the shortest sealed packet that can carry a sample.
 pub const MIN_SEALED: usize = CLEAR_LEN + 4 + SAMPLE_LEN;
 
-/// The flags byte (still masked if the packet is sealed) and the destination id of a packet.
+/// Returns the flags byte (still masked if the packet is sealed) and the destination id of a packet.
 pub fn destination(packet: &[u8]) -> Option<(u8, ConnectionId)> {
     let (flags, rest) = packet.split_first()?;
     let id = rest.first_chunk::<8>()?;
     Some((*flags, ConnectionId::from_bytes(*id)))
 }
 
-/// The bytes that a packet number needs, so that a receiver that has acknowledged `acked` (`None`: nothing) can
+/// Returns the bytes that a packet number needs, so that a receiver that has acknowledged `acked` (`None`: nothing) can
 /// expand it (RFC 9000 section A.2).
 pub fn number_len(number: u64, acked: Option<u64>) -> usize {
     let span = acked.map_or(number + 1, |acked| number - acked);
@@ -43,7 +43,7 @@ pub fn number_len(number: u64, acked: Option<u64>) -> usize {
     }
 }
 
-/// The number whose low `8 * length` bits are `truncated` and that is nearest to `expected` (RFC 9000 section A.3).
+/// Returns the number whose low `8 * length` bits are `truncated` and that is nearest to `expected` (RFC 9000 section A.3).
 pub fn expand_number(truncated: u64, length: usize, expected: u64) -> u64 {
     let window = 1u64 << (8 * length);
     let half = window / 2;

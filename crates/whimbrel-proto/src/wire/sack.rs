@@ -8,7 +8,7 @@ use crate::mutants::{Mutant, planted};
 const ECN: u8 = 1;
 const DUPLICATES: u8 = 2;
 
-/// The most ranges in a SACK. The sender keeps no more, and the receiver refuses more.
+/// The most ranges in a SACK. The sender keeps at most this many, and the receiver refuses more.
 pub const MAX_RANGES: usize = 64;
 
 /// Counts of received packets by ECN mark, since the path began.
@@ -44,7 +44,7 @@ pub struct Sack {
 }
 
 impl Sack {
-    /// The highest packet number acknowledged.
+    /// Returns the highest packet number acknowledged.
     pub fn largest(&self) -> u64 {
         self.ranges.first().map_or(0, |range| *range.end())
     }

@@ -59,7 +59,7 @@ pub struct NumberRange {
 }
 
 impl NumberRange {
-    /// The length on the wire in bytes, after a range whose end (exclusive) is `end`.
+    /// Returns the length on the wire in bytes, after a range whose end (exclusive) is `end`.
     pub fn len(&self, end: u64, valued: bool) -> usize {
         let value = if valued { varint_len(self.value) } else { 0 };
         varint_len(self.first - end) + varint_len(self.count) + value
@@ -88,7 +88,7 @@ impl NumberRange {
         }
     }
 
-    /// The end of the range: one past the last number.
+    /// Returns the end of the range: one past the last number.
     pub const fn end(&self) -> u64 {
         self.first + self.count
     }

@@ -31,7 +31,7 @@ pub enum StreamEnd {
 }
 
 impl StreamEnd {
-    /// The length on the wire in bytes, type included.
+    /// Returns the length on the wire in bytes, type included.
     pub fn len(&self) -> usize {
         match self {
             Self::Reset { stream, code, final_size } => {

@@ -3,7 +3,7 @@
 /// The largest value a variable-length integer holds.
 pub const VARINT_MAX: u64 = (1 << 62) - 1;
 
-/// The number of bytes that `value` takes. Values above [`VARINT_MAX`] cannot be encoded and count as 8.
+/// Returns the number of bytes that `value` takes. Values above [`VARINT_MAX`] cannot be encoded and count as 8.
 pub const fn varint_len(value: u64) -> usize {
     match value {
         0..0x40 => 1,

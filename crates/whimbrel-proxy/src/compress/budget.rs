@@ -31,12 +31,12 @@ pub struct Share {
 }
 
 impl Budget {
-    /// A budget of so many flows and so many bytes.
+    /// Creates a budget of flows and bytes.
     pub fn new(flows: usize, memory: usize) -> Self {
         Self::with((flows, memory), None)
     }
 
-    /// The part of one peer.
+    /// Returns the part of one peer.
     pub fn of_peer(&self) -> Self {
         let part = |most: usize| most / PEER_SHARE.1 * PEER_SHARE.0 + most % PEER_SHARE.1;
         Self::with((part(self.0.most.0), part(self.0.most.1)), Some(self.clone()))

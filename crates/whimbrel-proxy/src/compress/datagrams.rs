@@ -20,7 +20,7 @@ pub struct DatagramCodec {
 }
 
 impl DatagramCodec {
-    /// A codec, for one with the same method and dictionary.
+    /// Creates a codec, for one with the same method and dictionary.
     ///
     /// # Errors
     /// There is no memory for it.

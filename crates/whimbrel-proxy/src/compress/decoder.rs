@@ -26,7 +26,7 @@ impl std::fmt::Debug for Decoder {
 }
 
 impl Decoder {
-    /// A new context, for an encoder with the same method and dictionary.
+    /// Creates a new context, for an encoder with the same method and dictionary.
     ///
     /// # Errors
     /// There is no memory for it.

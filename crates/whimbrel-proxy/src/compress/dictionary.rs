@@ -35,7 +35,7 @@ pub struct Dictionary {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidDictionary {
     /// They are something else.
-    #[error("it is no dictionary: make one with `whimbrel proxy train`")]
+    #[error("it is not a dictionary: make one with `whimbrel proxy train`")]
     NoDictionary,
     /// They are too many.
     #[error("it has more than 256 KiB: make a smaller one with `whimbrel proxy train --size 16KB`")]
@@ -46,7 +46,7 @@ impl Dictionary {
     /// The most bytes of a dictionary.
     pub const LARGEST: usize = 256 * 1024;
 
-    /// A dictionary of these bytes.
+    /// Creates a dictionary of these bytes.
     ///
     /// # Errors
     /// They are no dictionary, or too many.
@@ -69,7 +69,7 @@ impl Dictionary {
         self.id
     }
 
-    /// Its bytes.
+    /// Returns its bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }

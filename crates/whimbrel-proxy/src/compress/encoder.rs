@@ -39,7 +39,7 @@ impl std::fmt::Debug for Encoder {
 }
 
 impl Encoder {
-    /// A new context. Only Zstandard uses the dictionary.
+    /// Creates a new context. Only Zstandard uses the dictionary.
     ///
     /// # Errors
     /// There is no memory for it.

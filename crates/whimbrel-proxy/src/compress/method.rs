@@ -1,4 +1,4 @@
-//! How bytes are compressed: an algorithm and a level.
+//! The compression of bytes: an algorithm and a level.
 
 use std::fmt;
 use std::str::FromStr;
@@ -26,7 +26,7 @@ pub struct Method {
 
 /// A text that is no method.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no compression: write zstd:1 to zstd:9, zlib:1 to zlib:9, or xz:1 to xz:6")]
+#[error("`{0}` is not a compression: write zstd:1 to zstd:9, zlib:1 to zlib:9, or xz:1 to xz:6")]
 pub struct InvalidMethod(String);
 
 impl Algorithm {
@@ -58,39 +58,39 @@ impl Algorithm {
 }
 
 impl Method {
-    /// The method of an algorithm and a level, unless there is no such level.
+    /// Returns the method of an algorithm and a level, unless there is no such level.
     pub fn new(algorithm: Algorithm, level: u8) -> Option<Self> {
         (1..=algorithm.highest()).contains(&level).then_some(Self { algorithm, level })
     }
 
-    /// The method of two bytes of the protocol, if it is known here.
+    /// Returns the method of two bytes of the protocol, if it is known here.
     pub fn of_codes([algorithm, level]: [u8; 2]) -> Option<Self> {
         let algorithm = Algorithm::ALL.get(usize::from(algorithm).checked_sub(1)?)?;
         Self::new(*algorithm, level)
     }
 
-    /// The two bytes of the protocol that stand for it.
+    /// Returns the two bytes of the protocol that stand for it.
     pub fn codes(self) -> [u8; 2] {
         let at = Algorithm::ALL.iter().position(|algorithm| *algorithm == self.algorithm).unwrap_or(0);
         [at as u8 + 1, self.level]
     }
 
-    /// The algorithm.
+    /// Returns the algorithm.
     pub fn algorithm(self) -> Algorithm {
         self.algorithm
     }
 
-    /// The level.
+    /// Returns the level.
     pub fn level(self) -> u8 {
         self.level
     }
 
-    /// Whether it can use a dictionary.
+    /// Returns whether it can use a dictionary.
     pub fn takes_dictionary(self) -> bool {
         self.algorithm == Algorithm::Zstd
     }
 
-    /// The bytes of memory with which a flow's two contexts are counted at one end, with a dictionary of so many bytes, of
+    /// Returns the bytes of memory with which a flow's two contexts are counted at one end, with a dictionary of so many bytes, of
     /// which the encoder has a copy; 0: none. With Zstandard, a flow that sends much in both directions takes up to a
     /// sixth more.
     pub fn memory(self, dictionary: usize) -> usize {

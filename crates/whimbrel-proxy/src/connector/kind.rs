@@ -29,6 +29,6 @@ impl std::str::FromStr for Connector {
     fn from_str(text: &str) -> Result<Self, String> {
         let all = [Self::Whimbrel, Self::Tcp];
         let found = all.into_iter().find(|connector| connector.name() == text);
-        found.ok_or_else(|| format!("`{text}` is no connector: write whimbrel or tcp"))
+        found.ok_or_else(|| format!("`{text}` is not a connector: write whimbrel or tcp"))
     }
 }

@@ -1,4 +1,4 @@
-//! Where a proxy listens for peers, and over what.
+//! The addresses and connectors over which a proxy listens for peers.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use whimbrel_service::ListenSettings;
 
 use super::kind::Connector;
 
-/// Where a proxy listens for peers. In a file, all stands in one section.
+/// The addresses on which a proxy listens for peers. In a file, all of it is one section.
 #[derive(Clone, Debug, Default)]
 pub struct Listen {
     /// The connector that carries the sessions. Default `whimbrel`. With `tcp`, the address is one of TCP, and of the other settings only the

@@ -1,7 +1,7 @@
 //! The connector carries a session of two proxies: Whimbrel's transport, or one TCP connection, so that what the transport gains can
 //! be measured.
 //!
-//! A session opens and accepts streams with an opening, and sends messages. [`Link`] has that, and no more.
+//! A session opens and accepts streams with an opening, and sends messages. [`Link`] offers exactly that.
 
 mod failure;
 mod kind;

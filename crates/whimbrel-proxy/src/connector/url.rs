@@ -11,7 +11,7 @@ use super::kind::Connector;
 const TCP: &str = "whimbrel+tcp://";
 const WHIMBREL: &str = "whimbrel://";
 
-/// Where a peer is dialled: `whimbrel://KEY@HOST:PORT`, or `whimbrel+tcp://KEY@HOST:PORT`.
+/// The URL at which a peer is dialled: `whimbrel://KEY@HOST:PORT`, or `whimbrel+tcp://KEY@HOST:PORT`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerUrl {
     /// The connector that carries the session.

@@ -15,7 +15,7 @@ const TURNS: usize = 16;
 /// The most bytes that a program has not read yet when its flow goes on in another process.
 const MOST_UNREAD: usize = 4 << 20;
 
-/// How a flow ended.
+/// The end of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// Both directions ended, and every byte was handed on.

@@ -11,7 +11,7 @@ use bytes::{Bytes, BytesMut};
 pub struct HoldBudget(Arc<AtomicUsize>);
 
 impl HoldBudget {
-    /// So many bytes.
+    /// Creates a budget of this many bytes.
     pub fn new(bytes: usize) -> Self {
         Self(Arc::new(AtomicUsize::new(bytes)))
     }

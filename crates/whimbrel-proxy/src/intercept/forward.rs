@@ -1,4 +1,4 @@
-//! Fixed forwards: a port of this host stands for a target behind the peer, as with `ssh -L`.
+//! Fixed forwards: a port of this host leads to a target behind the peer, as with `ssh -L`.
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -11,18 +11,18 @@ use super::ingress::Ingress;
 use crate::policy::WayIn;
 use crate::protocol::Target;
 
-/// A port of this host that stands for a target: `ADDRESS:PORT=HOST:PORT`, or `PORT=HOST:PORT` on loopback.
+/// A port of this host that leads to a target: `ADDRESS:PORT=HOST:PORT`, or `PORT=HOST:PORT` on loopback.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forward {
-    /// Where programs connect to.
+    /// The address that programs connect to.
     pub listen: SocketAddr,
-    /// Where the peer connects to.
+    /// The target that the peer connects to.
     pub target: Target,
 }
 
 /// A text that is no forward.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no forward: write [ADDRESS:]PORT=HOST:PORT, for example 8080=web.internal:80")]
+#[error("`{0}` is not a forward: write [ADDRESS:]PORT=HOST:PORT, for example 8080=web.internal:80")]
 pub struct InvalidForward(String);
 
 impl FromStr for Forward {

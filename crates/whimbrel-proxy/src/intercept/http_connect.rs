@@ -15,8 +15,9 @@ use crate::policy::WayIn;
 use crate::protocol::{Outcome, Target};
 use crate::relay::Refused;
 
-/// How long a program may take to send its request, and how long that may be.
+/// The time within which a program must send its request.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// The most bytes of a request.
 const LONGEST: usize = 16 * 1024;
 const MOST_HEADERS: usize = 64;
 
@@ -112,7 +113,9 @@ fn parse(bytes: &[u8]) -> Option<Result<(Target, usize), HttpRefusal>> {
     let length = match request.parse(bytes) {
         Ok(httparse::Status::Complete(length)) => length,
         Ok(httparse::Status::Partial) => return None,
-        Err(error) => return Some(Err(("400 Bad Request", format!("this is no HTTP/1.1 request: {error}")))),
+        Err(error) => {
+            return Some(Err(("400 Bad Request", format!("this is not an HTTP/1.1 request: {error}"))));
+        }
     };
     if request.method != Some("CONNECT") {
         let why = "this proxy serves CONNECT only: use it for https, or use SOCKS5";

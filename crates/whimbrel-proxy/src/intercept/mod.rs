@@ -1,4 +1,4 @@
-//! How programs' connections come to the proxy: SOCKS5, HTTP CONNECT, fixed forwards, and interception by TPROXY or a TUN
+//! The ways in for programs' connections: SOCKS5, HTTP CONNECT, fixed forwards, and interception by TPROXY or a TUN
 //! interface.
 
 mod accept;

@@ -35,7 +35,7 @@ pub(crate) struct Multicast {
     /// By this, peers tell apart what several proxies of one network carry.
     instance: ProxyInstance,
     state: Mutex<State>,
-    /// Where groups go that go through a broker.
+    /// The broker that carries groups, if there is one.
     broker: OnceLock<Dissemination>,
 }
 

@@ -90,21 +90,21 @@ mod urls {
 /// A mistake in these settings.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MulticastMistake {
-    /// There is no link.
+    /// No interface is named.
     #[error("[multicast] names no interfaces: write for example interfaces = [\"lan0\"]")]
     NoInterface,
     /// Nobody can join it.
     #[error(
-        "[multicast] groups: `{0}` is no group with a port: write for example 239.1.2.3:5000 or [ff15::7]:5000"
+        "[multicast] groups: `{0}` is not a group with a port: write for example 239.1.2.3:5000 or [ff15::7]:5000"
     )]
     NoGroup(SocketAddr),
     /// It would reach nobody.
-    #[error("[multicast] ttl: it may not be 0, with which nothing leaves this host")]
+    #[error("[multicast] ttl: it must not be 0, or nothing leaves this host")]
     Ttl,
     /// There are too many.
-    #[error("[multicast] has {0} groups on {1} interfaces: 64 on 16 are the most")]
+    #[error("[multicast] has {0} groups on {1} interfaces: at most 64 groups on 16 interfaces are allowed")]
     TooMany(usize, usize),
-    /// There is no broker.
+    /// No broker is named.
     #[error("[multicast.broker] names no broker: write for example urls = [\"whimbrel://KEY@HOST:4433\"]")]
     NoBroker,
     /// A broker could be anyone.
@@ -113,7 +113,7 @@ pub enum MulticastMistake {
     )]
     NoKey(String),
     /// Nothing can be published under it.
-    #[error("[multicast.broker] topic: `{0}` is no topic: {1}")]
+    #[error("[multicast.broker] topic: `{0}` is not a topic: {1}")]
     Topic(String, String),
     /// A peer does not exist.
     #[error("[multicast] names the peer `{0}`, but no [[peer]] has that `name`: correct it, or add the peer")]
@@ -154,7 +154,7 @@ pub enum MulticastError {
         error: io::Error,
     },
     /// The system says no.
-    #[error("[multicast] the addresses of this host cannot be listed: {0}")]
+    #[error("[multicast] cannot list the addresses of this host: {0}")]
     System(#[from] io::Error),
 }
 
@@ -224,16 +224,16 @@ mod tests {
             (MulticastSettings::default(), "no interfaces"),
             (
                 MulticastSettings { groups: groups("10.0.0.1:5000"), ..good.clone() },
-                "`10.0.0.1:5000` is no group",
+                "`10.0.0.1:5000` is not a group",
             ),
-            (MulticastSettings { groups: groups("239.1.2.3:0"), ..good.clone() }, "is no group"),
-            (MulticastSettings { ttl: 0, ..good.clone() }, "may not be 0"),
+            (MulticastSettings { groups: groups("239.1.2.3:0"), ..good.clone() }, "is not a group"),
+            (MulticastSettings { ttl: 0, ..good.clone() }, "must not be 0"),
             (MulticastSettings { peers: vec!["x".into()], ..good.clone() }, "the peer `x`"),
             (MulticastSettings { groups: groups("239.1.2.3:1").repeat(65), ..good.clone() }, "65 groups"),
             (broker(BrokerSettings::default()), "names no broker"),
             (broker(BrokerSettings { urls: urls("whimbrel://b:1"), ..Default::default() }), "names no key"),
-            (broker(BrokerSettings { topic: "a/#".into(), ..known.clone() }), "`a/#` is no topic"),
-            (broker(BrokerSettings { send_on: Some(groups("10.0.0.1:5")), ..known }), "is no group"),
+            (broker(BrokerSettings { topic: "a/#".into(), ..known.clone() }), "`a/#` is not a topic"),
+            (broker(BrokerSettings { send_on: Some(groups("10.0.0.1:5")), ..known }), "is not a group"),
         ] {
             let error = check(wrong).unwrap_err().to_string();
             assert!(error.contains(part), "{error}");

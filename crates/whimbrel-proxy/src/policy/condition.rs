@@ -55,7 +55,7 @@ enum Asked {
 /// A text that is no condition.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is no condition: write `loss > 10%`, `rate < 200kbit`, `rtt > 500ms`, `paths < 2` or `on = wwan*`, where * stands for \
+    "`{0}` is not a condition: write `loss > 10%`, `rate < 200kbit`, `rtt > 500ms`, `paths < 2` or `on = wwan*`, where * stands for \
      any end of a device's name"
 )]
 pub struct InvalidCondition(String);

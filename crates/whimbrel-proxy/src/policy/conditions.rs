@@ -1,4 +1,4 @@
-//! Which conditions hold towards a peer. A condition begins and ends only after it was so for a while, so that flows do not
+//! The conditions that hold towards a peer. A condition begins and ends only after it was so for a while, so that flows do not
 //! change with every sample.
 
 use std::time::Duration;

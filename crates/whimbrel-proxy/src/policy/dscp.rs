@@ -12,11 +12,11 @@ pub struct Dscp(u8);
 
 /// A text that is no DSCP.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no DSCP: write a number from 0 to 63, or cs0 to cs7, af11 to af43, ef, va or le")]
+#[error("`{0}` is not a DSCP: write a number from 0 to 63, or cs0 to cs7, af11 to af43, ef, va or le")]
 pub struct InvalidDscp(String);
 
 impl Dscp {
-    /// The DSCP in a traffic class, the byte that IPv4 calls type of service.
+    /// Returns the DSCP in a traffic class, the byte that IPv4 calls type of service.
     pub fn of_traffic_class(byte: u8) -> Self {
         Self(byte >> 2)
     }

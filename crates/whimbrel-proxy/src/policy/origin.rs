@@ -1,4 +1,4 @@
-//! How a flow came to the proxy: by which way in, on which interface, and with which DSCP. What a way in cannot know is
+//! The origin of a flow: its way in, its interface, and its DSCP. What a way in cannot know is
 //! unknown, and no rule that asks for it matches.
 
 use std::fmt;
@@ -38,7 +38,7 @@ pub struct Origin {
 
 /// A text that is no way in.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no way in: write socks, connect, forward, tproxy or tun")]
+#[error("`{0}` is not a way in: write socks, connect, forward, tproxy or tun")]
 pub struct InvalidWayIn(String);
 
 /// Interfaces: one by its name, or all whose names begin so (`eth*`).
@@ -50,7 +50,7 @@ pub struct Interfaces {
 
 /// A text that names no interface.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` names no interface: write for example `eth0`, or `wlan*` for all whose names begin so")]
+#[error("`{0}` names no interface: write for example `eth0`, or `wlan*` for all with that prefix")]
 pub struct InvalidInterfaces(String);
 
 /// The longest name of an interface, in Linux.
@@ -87,7 +87,7 @@ impl FromStr for WayIn {
 }
 
 impl Origin {
-    /// A flow that came in by this way.
+    /// Creates a flow that came in by this way.
     pub fn by(way: WayIn) -> Self {
         Self { by: Some(way), ..Self::default() }
     }

@@ -22,7 +22,7 @@ pub enum InvalidPermit {
     Pattern(#[from] InvalidPattern),
     /// It names every host.
     #[error(
-        "`{0}` would permit this host itself, too: write 0.0.0.0/0:PORTS and [::]/0:PORTS, which do not include it"
+        "`{0}` would also permit this host itself: write 0.0.0.0/0:PORTS and [::]/0:PORTS, which do not include it"
     )]
     Everything(String),
 }
@@ -41,13 +41,13 @@ impl Permits {
         Self { all: permits.into_iter().collect(), introduced: Vec::new(), sources: Vec::new() }
     }
 
-    /// The same, where these targets learn whose connection it is, by the PROXY protocol.
+    /// Returns the same permit, where these targets learn whose connection it is, by the PROXY protocol.
     #[must_use]
     pub fn introducing(self, targets: impl IntoIterator<Item = Pattern>) -> Self {
         Self { introduced: targets.into_iter().collect(), ..self }
     }
 
-    /// The same, where connections and datagrams of programs in these networks are in their names.
+    /// Returns the same permit, where connections and datagrams of programs in these networks are in their names.
     #[must_use]
     pub fn speaking_for(self, sources: impl IntoIterator<Item = IpNet>) -> Self {
         Self { sources: sources.into_iter().collect(), ..self }

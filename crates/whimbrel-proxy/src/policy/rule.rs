@@ -29,7 +29,7 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// Its name, as in a file.
+    /// Returns its name, as in a file.
     pub fn name(self) -> &'static str {
         match self {
             Self::Tcp => "tcp",
@@ -56,7 +56,7 @@ pub enum Action {
     Hold,
 }
 
-/// When the TCP connection of an intercepted program is accepted.
+/// The moment at which the TCP connection of an intercepted program is accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Accept {
@@ -82,11 +82,11 @@ pub enum Dns {
 pub struct FlowKey {
     /// Its protocol.
     pub protocol: Protocol,
-    /// Where the program wants to go.
+    /// The target of the program.
     pub target: Target,
     /// The program's address.
     pub source: SocketAddr,
-    /// How it came in, as far as that is known.
+    /// The way in, as far as that is known.
     pub origin: Origin,
 }
 
@@ -130,37 +130,38 @@ pub struct Rule {
     /// The priority of TCP flows and datagrams among all of the session, 0 to 255. Default: 100.
     #[serde(default)]
     pub priority: Option<u8>,
-    /// How long a datagram may wait to be sent. Default: 1 s.
+    /// The longest time that a datagram may wait to be sent. Default: 1 s.
     #[serde(default, with = "units::optional_duration")]
     pub lifetime: Option<Duration>,
-    /// How datagrams are delivered. Default: unreliable and unsequenced.
+    /// The service of datagrams. Default: unreliable and unsequenced.
     #[serde(default, with = "as_text::optional_service")]
     pub service: Option<Service>,
     /// The most that all its TCP flows together may send, and all its datagrams, in each direction; bit/s. Default: no cap.
     #[serde(default, with = "as_text::optional_rate")]
     pub cap: Option<u64>,
-    /// How long a small datagram, or a small write of a TCP program, may wait for others to travel with; at most 500 ms. Default: not at all.
+    /// The longest time that a small datagram, or a small write of a TCP program, may wait for others to travel with; at most 500 ms.
+    /// Default: not at all.
     #[serde(default, with = "units::optional_duration")]
     pub gather: Option<Duration>,
     /// The party that answers datagrams to port 53. Default: the server that they were sent to.
     #[serde(default)]
     pub dns: Dns,
-    /// How many bytes a program may write while its peer cannot be reached, beyond the stream's window. Default: none.
+    /// The number of bytes that a program may write while its peer cannot be reached, beyond the stream's window. Default: none.
     #[serde(default, with = "units::optional_bytes")]
     pub hold_bytes: Option<usize>,
     /// Whether the activity log has a line for each flow that meets this rule, and the metrics a counter. Default: no.
     #[serde(default)]
     pub log: bool,
-    /// How long a TCP flow waits for a peer that cannot be reached. Default: as long as the session lives.
+    /// The time that a TCP flow waits for a peer that cannot be reached. Default: as long as the session lives.
     #[serde(default, with = "units::optional_duration")]
     pub outage: Option<Duration>,
-    /// How they are compressed on the link, such as `zstd:3`. Default: not at all.
+    /// Their compression on the link, such as `zstd:3`. Default: none.
     #[serde(default)]
     pub compression: Option<Method>,
     /// The name of a dictionary for that.
     #[serde(default)]
     pub dictionary: Option<String>,
-    /// When an intercepted TCP connection is accepted. Default: once the far end is connected.
+    /// The moment at which an intercepted TCP connection is accepted. Default: once the far end is connected.
     #[serde(default)]
     pub accept: Option<Accept>,
 }

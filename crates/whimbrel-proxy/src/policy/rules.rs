@@ -48,36 +48,36 @@ pub struct Decision {
     pub peer: Option<String>,
     /// Its priority.
     pub priority: Option<u8>,
-    /// How long its datagrams may wait.
+    /// The longest time that its datagrams may wait.
     pub lifetime: Option<Duration>,
-    /// How its datagrams are delivered.
+    /// The service of its datagrams.
     pub service: Option<Service>,
     /// The rate that flows of the rule may have together, bit/s.
     pub cap: Option<u64>,
-    /// How long a small datagram may wait for others.
+    /// The longest time that a small datagram may wait for others.
     pub gather: Option<Duration>,
     /// The party that answers questions for names.
     pub dns: Dns,
-    /// How many bytes a program may write while the peer cannot be reached.
+    /// The number of bytes that a program may write while the peer cannot be reached.
     pub hold_bytes: Option<usize>,
     /// Whether it is logged.
     pub log: bool,
-    /// How long a TCP flow waits for a peer that cannot be reached.
+    /// The time that a TCP flow waits for a peer that cannot be reached.
     pub outage: Option<Duration>,
     /// Whether a running flow ends if this decision would not carry it.
     pub existing: bool,
-    /// How it is compressed.
+    /// Its compression.
     pub compression: Option<Method>,
     /// The name of the dictionary for that.
     pub dictionary: Option<String>,
-    /// When an intercepted TCP connection is accepted.
+    /// The moment at which an intercepted TCP connection is accepted.
     pub accept: Option<Accept>,
 }
 
 /// A rule that can never match.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the rule `{rule}` can never match, since the rule `{before}` stands before it and takes all that it is for: change their order, or leave one out"
+    "the rule `{rule}` can never match, since the rule `{before}` before it matches everything that it would: change their order, or remove one"
 )]
 pub struct NeverMatches {
     /// Its name.
@@ -112,7 +112,7 @@ impl Rules {
         &self.all.rules
     }
 
-    /// The same rules, where exactly those with conditions take part of which `holds` says so.
+    /// Returns the same rules, where exactly those with conditions take part of which `holds` says so.
     #[must_use]
     pub fn under(&self, holds: impl Fn(&Rule) -> bool) -> Self {
         let is_off = |(_, rule): &(usize, &Rule)| !rule.when.is_empty() && !holds(rule);

@@ -61,8 +61,8 @@ impl fmt::Display for Outcome {
             Self::HostUnreachable => "the target's host is unreachable",
             Self::NetworkUnreachable => "the target's network is unreachable",
             Self::TimedOut => "the target did not answer",
-            Self::NameNotFound => "the far end does not find the name",
-            Self::Denied => "the far end does not let this key open the target",
+            Self::NameNotFound => "the far end cannot find the name",
+            Self::Denied => "the far end does not allow this key to open the target",
             Self::Limit => "the far end has too many flows",
             Self::Failed => "the far end could not connect",
         })
@@ -105,7 +105,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// An outcome without an address.
+    /// Creates an outcome without an address.
     pub const fn of(outcome: Outcome) -> Self {
         Self { outcome, address: None, agreement: Agreement::Plain }
     }
@@ -137,7 +137,7 @@ impl AnswerReader {
         &self.0
     }
 
-    /// The number of bytes that the answer lacks, at least one until it is whole.
+    /// Returns the number of bytes that the answer lacks, at least one until it is whole.
     pub fn wants(&self) -> usize {
         match self.0.first() {
             None => 1,

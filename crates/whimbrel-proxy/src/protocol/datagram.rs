@@ -45,7 +45,7 @@ pub struct Announcement {
     pub remote: Target,
     /// Whether they go to the program, from the remote. Otherwise they come from the program.
     pub to_program: bool,
-    /// How the receiver should send what comes back, in the opinion of the sender.
+    /// The manner in which the sender asks the receiver to send replies.
     pub manner: Manner,
     /// The proxy that has heard them on a link, if the remote is a group. They are sent on there, and nothing comes back.
     pub heard_by: Option<ProxyInstance>,
@@ -146,12 +146,12 @@ impl Announcement {
 }
 
 impl Context {
-    /// The number under which compressed datagrams of this context travel.
+    /// Returns the number under which compressed datagrams of this context travel.
     pub fn compressed(self) -> Self {
         Self(self.0.saturating_add(1))
     }
 
-    /// The context whose compressed datagrams would travel under this number.
+    /// Returns the context whose compressed datagrams would travel under this number.
     pub fn uncompressed(self) -> Option<Self> {
         self.0.checked_sub(1).map(Self)
     }

@@ -1,4 +1,4 @@
-//! How a flow's bytes are sent, beside others of the session.
+//! The manner in which a flow's bytes are sent, compared with others of the session.
 
 use std::time::Duration;
 
@@ -7,20 +7,20 @@ use whimbrel::Service;
 
 use crate::compress::{DictionaryId, Method};
 
-/// How a flow's bytes are sent. What is not set has its default.
+/// The manner in which a flow's bytes are sent. Unset fields have their defaults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Manner {
     /// Their priority among all of the session, 0 to 255.
     pub priority: Option<u8>,
-    /// How long a datagram may wait to be sent; in whole milliseconds.
+    /// The longest time that a datagram may wait to be sent, in whole milliseconds.
     pub lifetime: Option<Duration>,
-    /// How they are compressed, in both directions.
+    /// Their compression, in both directions.
     pub compression: Option<Compression>,
-    /// How datagrams are delivered.
+    /// The service of datagrams.
     pub service: Option<Service>,
     /// The most that all flows of a group may send together.
     pub cap: Option<Cap>,
-    /// How long a small datagram or write may wait for others to travel with; in whole microseconds.
+    /// The longest time that a small datagram or write may wait for others to travel with, in whole microseconds.
     pub gather: Option<Duration>,
 }
 
@@ -47,7 +47,7 @@ impl Cap {
     }
 }
 
-/// How a flow's bytes are compressed.
+/// The compression of a flow's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Compression {
     /// The method.

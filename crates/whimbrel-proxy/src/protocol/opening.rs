@@ -22,14 +22,14 @@ const CAP: u8 = 6;
 const GATHER: u8 = 7;
 const WHAT: &str = "opening";
 
-/// Where a flow goes, and whose it is.
+/// The target and the owner of a flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opening {
     /// The target.
     pub target: Target,
     /// The address of the program, as the near proxy sees it.
     pub source: Option<SocketAddr>,
-    /// How the far end should send, in the opinion of the near end.
+    /// The manner in which the near end asks the far end to send.
     pub manner: Manner,
 }
 

@@ -1,4 +1,4 @@
-//! Where a flow goes.
+//! The target of a flow.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -24,7 +24,7 @@ pub struct Target {
 
 /// A text that names no host and port.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no HOST:PORT: write for example example.org:443, 192.0.2.7:53 or [2001:db8::7]:22")]
+#[error("`{0}` is not HOST:PORT: write for example example.org:443, 192.0.2.7:53 or [2001:db8::7]:22")]
 pub struct InvalidTarget(String);
 
 /// The length limit of names (RFC 1035 section 2.3.4), without a final dot.
@@ -32,7 +32,7 @@ const LONGEST_NAME: usize = 253;
 const LONGEST_LABEL: usize = 63;
 
 impl Host {
-    /// A host of this address or name. `None`: it cannot be a name.
+    /// Creates a host of this address or name. `None`: it cannot be a name.
     pub fn new(text: &str) -> Option<Self> {
         let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
         if let Some(ip) = bare {

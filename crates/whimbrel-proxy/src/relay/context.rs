@@ -32,7 +32,7 @@ pub struct SessionContext {
     activity: Option<ActivityLog>,
     /// The mark of connections and datagrams that are sent for the peer, and of direct ones.
     pub(crate) mark: Mark,
-    /// Where groups of the peer are sent on.
+    /// Forwards the peer's multicast groups, if set.
     pub(crate) multicast: Option<Arc<Multicast>>,
     /// Our own ports.
     pub(crate) own: Arc<OwnPorts>,

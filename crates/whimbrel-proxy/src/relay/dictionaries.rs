@@ -56,7 +56,7 @@ fn read(path: &Path) -> Result<Dictionary, String> {
     };
     // A pipe or a device may give nothing for ever, or have no end.
     if !std::fs::metadata(path).map_err(said)?.is_file() {
-        return Err("it is no regular file".to_owned());
+        return Err("it is not a regular file".to_owned());
     }
     let mut bytes = Vec::new();
     let file = std::fs::File::open(path).map_err(said)?;
@@ -71,8 +71,8 @@ mod tests {
     #[test]
     fn regression_what_has_no_end_is_not_read() {
         let refused = |path: &str| read(Path::new(path)).unwrap_err();
-        assert_eq!(refused("/dev/zero"), "it is no regular file");
-        assert_eq!(refused("/"), "it is no regular file");
+        assert_eq!(refused("/dev/zero"), "it is not a regular file");
+        assert_eq!(refused("/"), "it is not a regular file");
         assert!(refused("/nowhere/cot.dict").contains("there is no such file"));
     }
 }

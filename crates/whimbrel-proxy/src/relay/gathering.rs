@@ -1,4 +1,4 @@
-//! How long small writes of a flow wait for others.
+//! The time that small writes of a flow wait for others.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};

@@ -27,16 +27,16 @@ pub struct Limits {
     /// The most bytes that flows hold by `hold_bytes` of their rules while their peers cannot be reached, all together. Default 256 MB.
     #[serde(with = "as_text::bytes")]
     pub hold_memory: usize,
-    /// How long a proxy that is stopped waits for its flows to end. Default 5 s. Then they are reset.
+    /// The time that a stopping proxy gives its flows to end before it resets them. Default 5 s.
     #[serde(with = "as_text::duration")]
     pub drain: Duration,
-    /// How long connecting to a target may take. Default 15 s.
+    /// The time within which connecting to a target must succeed. Default 15 s.
     #[serde(with = "as_text::duration")]
     pub connect_timeout: Duration,
     /// After this time without a byte in either direction a TCP flow is reset. Default 2 h 4 min (RFC 5382 section 5).
     #[serde(with = "as_text::duration")]
     pub tcp_idle: Duration,
-    /// The same where one direction has ended. Default 10 min.
+    /// The same limit once one direction has ended. Default 10 min.
     #[serde(with = "as_text::duration")]
     pub tcp_half_closed_idle: Duration,
     /// After this time without a datagram in either direction a UDP program's socket is closed. Default 5 min
@@ -67,7 +67,7 @@ impl Default for Limits {
 
 /// A limit with which nothing is carried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("[limits] {setting} may not be 0: {why}")]
+#[error("[limits] {setting} must not be 0: {why}")]
 pub struct LimitMistake {
     /// The setting.
     pub setting: &'static str,
@@ -86,7 +86,7 @@ impl Limits {
             (
                 self.max_connecting_per_peer == 0,
                 "max_connecting_per_peer",
-                "every flow of a peer would wait for ever",
+                "every flow of a peer would wait forever",
             ),
             (self.connect_timeout.is_zero(), "connect_timeout", "no connection would be made in that time"),
             (self.tcp_idle.is_zero(), "tcp_idle", "every TCP flow would be reset at once"),

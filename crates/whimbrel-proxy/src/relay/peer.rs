@@ -26,7 +26,7 @@ const RESUMING: Duration = Duration::from_secs(60);
 /// How often it is looked at whether a session still has flows.
 const LOOK: Duration = Duration::from_secs(1);
 /// Why a session ends whose peer is none any more.
-pub(crate) const NO_PEER: &str = "its key is let in no more";
+pub(crate) const NO_PEER: &str = "its key is no longer allowed";
 /// After this time without a path that works, flows go to a standby.
 pub(crate) const GONE_AFTER: Duration = Duration::from_millis(500);
 

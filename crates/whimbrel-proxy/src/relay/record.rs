@@ -45,11 +45,11 @@ pub struct FlowRecord {
     pub by_peer: bool,
     /// The peer's name, or its key.
     pub peer: Arc<str>,
-    /// Where it goes. Empty for a UDP program, which may send anywhere.
+    /// The target. Empty for a UDP program, which may send anywhere.
     pub target: String,
     /// The program's address at the near end.
     pub program: Option<SocketAddr>,
-    /// How it came in at this end, as far as that is known.
+    /// The way in at this end, as far as that is known.
     pub origin: Origin,
     /// The rule that it follows.
     pub rule: Option<String>,
@@ -57,7 +57,7 @@ pub struct FlowRecord {
     state: AtomicU8,
     from_peer: AtomicU64,
     to_peer: AtomicU64,
-    /// How a TCP flow is compressed, and its bytes on the link.
+    /// The compression of a TCP flow, and its bytes on the link.
     compression: OnceLock<(Method, Arc<LinkBytes>)>,
     /// The bytes of datagrams that compression has saved: to the peer, and from it.
     saved: [AtomicU64; 2],

@@ -43,7 +43,7 @@ impl Refused {
 
 fn direct(outcome: Outcome) -> &'static str {
     match outcome {
-        Outcome::NameNotFound => "the name is not found",
+        Outcome::NameNotFound => "the name was not found",
         Outcome::Failed | Outcome::Limit | Outcome::Denied | Outcome::Connected => "connecting failed",
         Outcome::Refused => "the target refused the connection",
         Outcome::HostUnreachable => "the target's host is unreachable",

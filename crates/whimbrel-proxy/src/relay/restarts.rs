@@ -1,4 +1,4 @@
-//! The compressed flows of a session, whose contexts the peer may wish to begin anew.
+//! The compressed flows of a session, whose contexts the peer may ask to restart.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -25,7 +25,7 @@ const BACK: &str = "goes on itself";
 pub struct Dialog(UnixStream);
 
 impl Dialog {
-    /// A dialog over this connection, which a control socket has made.
+    /// Creates a dialog over this connection, which a control socket has made.
     ///
     /// # Errors
     /// The system does not let the connection block.

@@ -36,12 +36,12 @@ pub enum HandOverError {
     Gone(#[from] io::Error),
     /// The other process speaks another version.
     #[error(
-        "the running proxy is of another version, which hands nothing over to this one: stop it, and start this one without \
+        "the running proxy has a version that cannot hand over to this one: stop it, and start this one without \
          --replace"
     )]
     Version,
     /// The other process waited for too long.
-    #[error("the running proxy goes on itself, since this one took too long: try again")]
+    #[error("the running proxy continues by itself, since this one took too long: try again")]
     TookBack,
     /// The bytes that came are no parcel.
     #[error("the running proxy handed over something that cannot be read")]

@@ -113,7 +113,7 @@ impl Driver {
                             self.unanswered.taken(first, last, latest, &self.outbox)?;
                         }
                         Ok(BrokerFrame::Refused(number, refusal)) => self.unanswered.refused(number, refusal)?,
-                        Ok(BrokerFrame::Welcome(_)) => return Err("it said welcome a second time".to_owned()),
+                        Ok(BrokerFrame::Welcome(_)) => return Err("it said welcome twice".to_owned()),
                         Err(error) => return Err(error.to_string()),
                     }
                 }

@@ -46,6 +46,6 @@ async fn ask(session: &Session, name: &str) -> Option<Result<bool, EndError>> {
     Some(match SubscriptionFrame::parse(&answer.payload) {
         Ok(SubscriptionFrame::Unsubscribed(was_there)) => Ok(was_there),
         Ok(SubscriptionFrame::Ended(refusal)) => Err(refusal.into()),
-        _ => Err(Refusal::new(RefusalCode::Mistake, "the broker's answer is none of this version").into()),
+        _ => Err(Refusal::new(RefusalCode::Mistake, "the broker's answer is not one of this version").into()),
     })
 }

@@ -11,7 +11,7 @@ pub enum ClientError {
     #[error("no broker answers: {0}")]
     NoBroker(String),
     /// The broker speaks another version.
-    #[error("{broker} is no broker of this version: {why}")]
+    #[error("{broker} is not a broker of this version: {why}")]
     NotUnderstood {
         /// Its URL.
         broker: String,

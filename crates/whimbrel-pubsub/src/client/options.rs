@@ -11,7 +11,7 @@ use crate::message::{Draft, Index, Message, MessageError, Publication, Publisher
 use crate::property::Properties;
 use crate::topic::Subscribed;
 
-/// How a client reaches its brokers.
+/// The way in which a client reaches its brokers.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ClientOptions {
@@ -19,14 +19,14 @@ pub struct ClientOptions {
     pub brokers: Vec<Url>,
     /// The client's name, for the brokers' status and logs. Default: empty.
     pub name: String,
-    /// How long a broker may take to answer before the next is tried. Default: 5 s.
+    /// The time within which a broker must answer before the next is tried. Default: 5 s.
     pub patience: Duration,
     /// After how long without any broker the client gives up. Default: never.
     pub give_up_after: Option<Duration>,
 }
 
 impl ClientOptions {
-    /// The defaults with these brokers.
+    /// Returns the defaults with these brokers.
     pub fn new(brokers: impl IntoIterator<Item = Url>) -> Self {
         Self {
             brokers: brokers.into_iter().collect(),
@@ -72,7 +72,7 @@ pub struct Publish {
 }
 
 impl Publish {
-    /// A message with the defaults otherwise.
+    /// Creates a message with the defaults otherwise.
     pub fn new(topic: impl Into<String>, payload: impl Into<Bytes>) -> Self {
         Self { topic: topic.into(), payload: payload.into(), ..Self::default() }
     }
@@ -106,7 +106,8 @@ impl Publish {
 pub enum Durability {
     /// Nothing: it begins live at each broker.
     Nondurable,
-    /// Its coverage, so that it recovers at each broker what it missed. The program has it from before, or it begins anew. Default: anew.
+    /// Its coverage, so that it recovers at each broker what it missed. The program passes a state it kept, or the subscription starts
+    /// over. Default: it starts over.
     SemiDurable(Option<SubscriptionState>),
     /// The broker keeps on disk what was not [acknowledged](super::Subscription::acknowledge), whoever is away.
     Durable {
@@ -135,7 +136,7 @@ pub struct Subscribing {
     pub durability: Durability,
     /// Whether a subscription whose state covers nothing yet begins with all that is held. Default: no, it begins live.
     pub from_held: bool,
-    /// How it gets what it missed. Default: first.
+    /// The way in which it recovers missed messages. Default: first.
     pub recover: Recover,
     /// Its treatment if it is too slow. Default: it waits.
     pub slow: Slow,
@@ -144,7 +145,7 @@ pub struct Subscribing {
 }
 
 impl Subscribing {
-    /// The defaults with this filter.
+    /// Returns the defaults with this filter.
     pub fn new(filter: impl Into<String>) -> Self {
         let filter = filter.into();
         let is_shared = Subscribed::parse(&filter).is_ok_and(|subscribed| subscribed.group.is_some());

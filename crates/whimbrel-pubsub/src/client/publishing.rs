@@ -109,7 +109,7 @@ pub(super) struct Unanswered {
     /// The number of the first in this session.
     first: u64,
     messages: VecDeque<Submitted>,
-    /// How many of them were sent in this session.
+    /// The number of them that were sent in this session.
     sent: usize,
     /// The bytes of these.
     bytes: usize,

@@ -47,7 +47,7 @@ impl Session {
             };
             match BrokerFrame::parse(&answer.payload) {
                 Ok(BrokerFrame::Welcome(welcome)) => Ok(Self { mocket, welcome: Arc::new(welcome) }),
-                _ => Err(NoSession::NotUnderstood("its first message is no welcome".to_owned())),
+                _ => Err(NoSession::NotUnderstood("its first message is not a welcome".to_owned())),
             }
         };
         timeout(patience, greet).await.unwrap_or_else(|_| Err(unreachable(&"there is no answer")))

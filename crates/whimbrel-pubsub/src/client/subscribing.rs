@@ -27,15 +27,15 @@ pub enum Event {
     Unconfirmed(Vec<BrokerId>),
     /// It has lost its broker, or was not served there, for this reason. It looks for one that serves it.
     Detached(String),
-    /// How many messages it will get that it missed. This comes before them.
+    /// The number of missed messages that it will get. This comes before them.
     Outstanding(Outstanding),
     /// A message.
     Message(Delivery),
-    /// So many messages do not come, or not yet.
+    /// Messages that do not come, or not yet.
     Lost {
         /// Their fate.
         fate: Fate,
-        /// How many they are.
+        /// Their number.
         count: Count,
     },
     /// It has got what it missed.
@@ -114,7 +114,7 @@ impl Subscription {
         }
     }
 
-    /// The state of a semi-durable subscription: it covers what [`Subscription::recv`] has returned. Save it once you have done what
+    /// Returns the state of a semi-durable subscription: it covers what [`Subscription::recv`] has returned. Save it once you have done what
     /// the messages ask for. `None` if it did not come with one.
     pub fn state(&self) -> Option<&SubscriptionState> {
         self.state.as_ref().filter(|_| self.has_own_state)

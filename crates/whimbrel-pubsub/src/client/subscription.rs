@@ -178,7 +178,7 @@ impl Attaching {
                 }
                 Ok(SubscriptionFrame::Ended(refusal)) => return Over::For(Event::Refused(refusal)),
                 Ok(SubscriptionFrame::Unsubscribed(_)) => {
-                    let ended = "the broker answers what was not asked";
+                    let ended = "the broker answered a request that was not made";
                     return Over::For(Event::Refused(Refusal::new(RefusalCode::Mistake, ended)));
                 }
                 Err(error) => {

@@ -38,17 +38,17 @@ impl<'a> Parser<'a> {
         Self { bytes, at: 0 }
     }
 
-    /// The number of bytes read so far.
+    /// Returns the number of bytes read so far.
     pub fn at(&self) -> usize {
         self.at
     }
 
-    /// Whether everything was read.
+    /// Returns whether everything was read.
     pub fn is_empty(&self) -> bool {
         self.at == self.bytes.len()
     }
 
-    /// The next bytes.
+    /// Reads the next bytes.
     ///
     /// # Errors
     /// There are fewer.
@@ -59,7 +59,7 @@ impl<'a> Parser<'a> {
         Ok(taken)
     }
 
-    /// The next bytes, as an array.
+    /// Reads the next bytes, as an array.
     ///
     /// # Errors
     /// There are fewer.
@@ -67,18 +67,18 @@ impl<'a> Parser<'a> {
         self.take(N)?.try_into().map_err(|_| Malformed)
     }
 
-    /// The next byte.
+    /// Reads the next byte.
     ///
     /// # Errors
-    /// There is none.
+    /// The input has ended.
     pub fn byte(&mut self) -> Result<u8, Malformed> {
         self.array::<1>().map(|[byte]| byte)
     }
 
-    /// The next number.
+    /// Reads the next number.
     ///
     /// # Errors
-    /// There is none, or it is longer than it has to be.
+    /// The input has no number, or one that is longer than necessary.
     pub fn varint(&mut self) -> Result<u64, Malformed> {
         let mut value = 0_u64;
         for shift in (0..64).step_by(7) {
@@ -97,19 +97,19 @@ impl<'a> Parser<'a> {
         Err(Malformed)
     }
 
-    /// A number of at most `most`.
+    /// Reads a number of at most `most`.
     ///
     /// # Errors
-    /// There is none, or it is larger.
+    /// The input has no number, or a larger one.
     pub fn number(&mut self, most: usize) -> Result<usize, Malformed> {
         let number = usize::try_from(self.varint()?).map_err(|_| Malformed)?;
         if number > most { Err(Malformed) } else { Ok(number) }
     }
 
-    /// Bytes behind their length, which is at most `most`.
+    /// Reads bytes behind their length, which is at most `most`.
     ///
     /// # Errors
-    /// There are none, or they are longer.
+    /// The input has no such bytes, or they are longer.
     pub fn bytes(&mut self, most: usize) -> Result<&'a [u8], Malformed> {
         let length = self.number(most)?;
         self.take(length)

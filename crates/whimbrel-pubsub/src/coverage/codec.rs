@@ -24,7 +24,7 @@ impl From<Malformed> for CoverageError {
 }
 
 impl Coverage {
-    /// The coverage as bytes. They may be longer than [`LONGEST_COVERAGE`]; [`Coverage::fit`] prevents that.
+    /// Returns the coverage as bytes. They may be longer than [`LONGEST_COVERAGE`]; [`Coverage::fit`] prevents that.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = vec![VERSION];
         put_varint(&mut out, self.len() as u64);
@@ -62,7 +62,7 @@ impl Coverage {
         if parser.is_empty() { Ok(coverage) } else { Err(CoverageError::Damaged) }
     }
 
-    /// The coverage in parts, each of which can be [encoded](Self::encode) within [`LONGEST_COVERAGE`]. None if nothing is covered.
+    /// Returns the coverage in parts, each of which can be [encoded](Self::encode) within [`LONGEST_COVERAGE`]. None if nothing is covered.
     pub fn parts(self) -> Vec<Self> {
         if self.is_empty() {
             return Vec::new();

@@ -19,10 +19,10 @@ pub enum CoverageError {
     #[error("the coverage has {0} bytes; at most 49,149 are allowed")]
     TooLong(usize),
     /// There are too many origins in a channel.
-    #[error("the coverage of the channel has 1,024 origins already")]
+    #[error("the coverage of the channel already has 1,024 origins")]
     TooManyOrigins,
     /// There are too many channels.
-    #[error("the coverage has 64 channels already")]
+    #[error("the coverage already has 64 channels")]
     TooManyChannels,
 }
 
@@ -42,7 +42,7 @@ pub enum StateError {
     #[error("{}: another subscriber uses this state; stop it, or give this one a file of its own", .0.display())]
     InUse(PathBuf),
     /// The file is no state, or was damaged.
-    #[error("{}: the state is damaged; remove the file to begin anew, without what was missed", .0.display())]
+    #[error("{}: the state is damaged; remove the file to start over, without what was missed", .0.display())]
     Damaged(PathBuf),
     /// The file was written by a newer version.
     #[error("{}: the state has version {version}; this program knows up to 1: update it", file.display())]
@@ -53,8 +53,7 @@ pub enum StateError {
         version: u16,
     },
     /// The state belongs to another cluster.
-    #[error("{}: the state is of cluster {found}, and the broker is of cluster {expected}: \
-        give each cluster a file of its own", file.display())]
+    #[error("{}: the state belongs to cluster {found}, but the broker belongs to cluster {expected}: give each cluster a file of its own", file.display())]
     OtherCluster {
         /// The file.
         file: PathBuf,

@@ -276,7 +276,7 @@ mod tests {
             assert_eq!(fs::read(&path).unwrap(), bytes, "{why}");
             why
         };
-        assert!(why(&whole, ClusterId(2)).contains("of cluster 00000000000000000000000000000001"));
+        assert!(why(&whole, ClusterId(2)).contains("to cluster 00000000000000000000000000000001"));
         for length in 1..whole.len() {
             assert!(why(&whole[..length], HERE).contains("damaged"), "{length} bytes");
         }

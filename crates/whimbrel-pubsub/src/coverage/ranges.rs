@@ -15,7 +15,7 @@ impl Range {
         (first <= last).then_some(Self { first, last })
     }
 
-    /// The number of sequences.
+    /// Returns the number of sequences.
     pub fn count(&self) -> u64 {
         (self.last - self.first).saturating_add(1)
     }
@@ -33,32 +33,32 @@ pub struct Ranges {
 }
 
 impl Ranges {
-    /// The set of one range.
+    /// Returns the set of one range.
     pub fn of(range: Range) -> Self {
         Self { ranges: vec![range] }
     }
 
-    /// Whether nothing is in the set.
+    /// Returns whether nothing is in the set.
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
-    /// The number of ranges.
+    /// Returns the number of ranges.
     pub fn len(&self) -> usize {
         self.ranges.len()
     }
 
-    /// The number of sequences.
+    /// Returns the number of sequences.
     pub fn count(&self) -> u64 {
         self.ranges.iter().fold(0, |sum, range| sum.saturating_add(range.count()))
     }
 
-    /// The ranges in ascending order.
+    /// Returns the ranges in ascending order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = Range> + ExactSizeIterator + '_ {
         self.ranges.iter().copied()
     }
 
-    /// The highest sequence; 0 if there is none.
+    /// Returns the highest sequence; 0 if there is none.
     #[inline]
     pub fn highest(&self) -> u64 {
         self.ranges.last().map_or(0, |range| range.last)
@@ -79,17 +79,17 @@ impl Ranges {
         self.ranges.get(self.place(sequence)).copied().filter(|range| range.first <= sequence)
     }
 
-    /// Whether `sequence` is in the set.
+    /// Returns whether `sequence` is in the set.
     pub fn contains(&self, sequence: u64) -> bool {
         self.range_of(sequence).is_some()
     }
 
-    /// Whether all of `range` is in the set.
+    /// Returns whether all of `range` is in the set.
     pub fn covers(&self, range: Range) -> bool {
         self.range_of(range.first).is_some_and(|found| found.last >= range.last)
     }
 
-    /// The highest sequence of the set that is below `sequence`; 0 if there is none.
+    /// Returns the highest sequence of the set that is below `sequence`; 0 if there is none.
     pub fn below(&self, sequence: u64) -> u64 {
         let at = self.place(sequence);
         match self.ranges.get(at) {

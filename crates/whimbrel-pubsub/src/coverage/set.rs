@@ -14,12 +14,12 @@ pub struct ChannelCoverage {
 }
 
 impl ChannelCoverage {
-    /// Whether `sequence` of `origin` is covered.
+    /// Returns whether `sequence` of `origin` is covered.
     pub fn contains(&self, origin: Origin, sequence: u64) -> bool {
         self.origins.get(&origin).is_some_and(|ranges| ranges.contains(sequence))
     }
 
-    /// Whether nothing is covered.
+    /// Returns whether nothing is covered.
     pub fn is_empty(&self) -> bool {
         self.origins.is_empty()
     }
@@ -29,12 +29,12 @@ impl ChannelCoverage {
         self.origins.get(&origin)
     }
 
-    /// The origins in ascending order, each with what is covered.
+    /// Returns the origins in ascending order, each with what is covered.
     pub fn iter(&self) -> impl Iterator<Item = (Origin, &Ranges)> {
         self.origins.iter().map(|(origin, ranges)| (*origin, ranges))
     }
 
-    /// The lowest sequence of `origin` that is not covered.
+    /// Returns the lowest sequence of `origin` that is not covered.
     pub fn next_gap(&self, origin: Origin) -> u64 {
         self.of(origin).and_then(|ranges| ranges.range_of(1)).map_or(1, |range| range.last + 1)
     }
@@ -100,7 +100,7 @@ impl Coverage {
         self.channels.get(&channel)
     }
 
-    /// The channels in ascending order, each with what is covered.
+    /// Returns the channels in ascending order, each with what is covered.
     pub fn iter(&self) -> impl Iterator<Item = (ChannelId, &ChannelCoverage)> {
         self.channels.iter().map(|(channel, coverage)| (*channel, coverage))
     }
@@ -138,7 +138,7 @@ impl Coverage {
         self.channels.iter_mut().flat_map(close).collect()
     }
 
-    /// Whether nothing is covered.
+    /// Returns whether nothing is covered.
     pub fn is_empty(&self) -> bool {
         self.channels.values().all(ChannelCoverage::is_empty)
     }

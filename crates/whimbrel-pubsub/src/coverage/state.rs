@@ -41,7 +41,7 @@ pub struct SubscriptionState {
     coverage: Coverage,
 }
 
-/// How a subscriber treats something that a broker told it.
+/// A subscriber's verdict on something that a broker told it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
     /// It is a message to hand on.
@@ -53,7 +53,7 @@ pub enum Heard {
 }
 
 impl SubscriptionState {
-    /// The state of a new subscription, which covers nothing. `id` is a new random number.
+    /// Returns the state of a new subscription, which covers nothing. `id` is a new random number.
     pub fn new(id: SubscriptionId, cluster: ClusterId, subscription: Subscription) -> Self {
         Self { id, cluster, subscription, generation: 0, coverage: Coverage::default() }
     }
@@ -64,12 +64,12 @@ impl SubscriptionState {
         Self::new(SubscriptionId(0), ClusterId(0), subscription)
     }
 
-    /// Its name.
+    /// Returns its name.
     pub fn id(&self) -> SubscriptionId {
         self.id
     }
 
-    /// The cluster to which the coverage belongs.
+    /// Returns the cluster to which the coverage belongs.
     pub fn cluster(&self) -> ClusterId {
         self.cluster
     }
@@ -79,7 +79,7 @@ impl SubscriptionState {
         &self.subscription
     }
 
-    /// How often the subscription was attached. Of two devices with one state, brokers serve the one with the higher number.
+    /// Returns the number of times the subscription was attached. Of two devices with one state, brokers serve the one with the higher number.
     pub fn generation(&self) -> u64 {
         self.generation
     }
@@ -95,7 +95,7 @@ impl SubscriptionState {
         self.generation
     }
 
-    /// Whether it was attached nowhere yet with its filter and selector, so that there is nothing that it missed.
+    /// Returns whether it was attached nowhere yet with its filter and selector, so that there is nothing that it missed.
     pub fn is_new(&self) -> bool {
         self.coverage.iter().next().is_none()
     }

@@ -7,7 +7,7 @@ use super::set::Coverage;
 const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
 impl Coverage {
-    /// The coverage as text.
+    /// Returns the coverage as text.
     pub fn to_text(&self) -> String {
         text_of(&self.encode())
     }

@@ -19,7 +19,7 @@ pub struct Cover {
 pub struct Count {
     /// The number.
     pub number: u64,
-    /// Whether it is exact. Otherwise there are at most so many.
+    /// Whether the number is exact. Otherwise it is an upper bound.
     pub exact: bool,
 }
 
@@ -76,7 +76,7 @@ pub struct Outstanding {
     pub outstanding: u64,
     /// Messages that were overwritten.
     pub gone: Count,
-    /// Messages that exist and are not here yet: at most so many match.
+    /// Messages that exist and are not here yet: an upper bound of those that match.
     pub missing: u64,
 }
 
@@ -94,7 +94,7 @@ pub struct Recovered {
 /// Something a broker tells a subscription, about one channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Told {
-    /// How many there are to come.
+    /// The number of messages to come.
     Outstanding(Outstanding),
     /// A message.
     Delivery(Delivery),
@@ -102,11 +102,11 @@ pub enum Told {
     Covers(Cover),
     /// Messages that are not delivered.
     Fate {
-        /// Which they may be.
+        /// The messages that it may concern.
         cover: Cover,
         /// Their fate.
         fate: Fate,
-        /// How many of them match.
+        /// The number of them that match.
         count: Count,
         /// Whether the cover is closed. Only what is unknown may stay open.
         closed: bool,
@@ -118,7 +118,7 @@ pub enum Told {
 }
 
 impl Told {
-    /// The coverage of the subscription after this.
+    /// Returns the coverage of the subscription after this.
     pub fn cover(&self) -> Option<Cover> {
         match self {
             Self::Delivery(delivery) => Some(delivery.cover),

@@ -12,7 +12,7 @@ use crate::message::MessageError;
 #[non_exhaustive]
 pub enum FrameError {
     /// The bytes are no frame of this version.
-    #[error("the bytes are no frame of this version")]
+    #[error("the bytes are not a frame of this version")]
     Malformed,
     /// A message in it is none.
     #[error(transparent)]
@@ -74,7 +74,7 @@ impl RefusalCode {
         }
     }
 
-    /// Whether the same request may succeed later, at this broker or another.
+    /// Returns whether the same request may succeed later, at this broker or another.
     pub fn is_temporary(self) -> bool {
         matches!(self, Self::Limit | Self::Unavailable | Self::Other(_))
     }
@@ -90,7 +90,7 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// A refusal.
+    /// Creates a refusal.
     pub fn new(code: RefusalCode, reason: impl fmt::Display) -> Self {
         Self { code, reason: reason.to_string() }
     }

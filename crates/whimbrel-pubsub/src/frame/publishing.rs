@@ -18,7 +18,7 @@ pub enum ClientFrame {
     Publish(u64, Message),
 }
 
-/// How a client introduces itself.
+/// The introduction of a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hello {
     /// The time of the last message that was acknowledged to this publisher, by any broker. What it publishes from now on is later.
@@ -45,7 +45,7 @@ pub enum BrokerFrame {
     Refused(u64, Refusal),
 }
 
-/// How a broker introduces itself.
+/// The introduction of a broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Welcome {
     /// The cluster, to which the states of subscriptions belong.
@@ -54,11 +54,11 @@ pub struct Welcome {
     pub broker: BrokerId,
     /// The broker's name.
     pub name: String,
-    /// How much may be published before an answer has come. A client that sends more is disconnected.
+    /// The publisher's credit: what it may send before an answer has come. A client that sends more is disconnected.
     pub credit: Credit,
 }
 
-/// How much a client may publish before an answer has come.
+/// The credit of a publisher: what it may send before an answer has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Credit {
     /// Messages.
@@ -74,7 +74,7 @@ const PUBLISHED: u8 = 2;
 const REFUSED: u8 = 3;
 
 impl ClientFrame {
-    /// The frame as bytes.
+    /// Returns the frame as bytes.
     pub fn encode(&self) -> Bytes {
         let mut out = Vec::with_capacity(32);
         match self {
@@ -113,7 +113,7 @@ impl ClientFrame {
         }
     }
 
-    /// The number of a message that could not be read, so that its refusal can name it.
+    /// Returns the number of a message that could not be read, so that its refusal can name it.
     pub fn number_of(bytes: &[u8]) -> Option<u64> {
         let mut parser = Parser::new(bytes);
         (parser.byte() == Ok(PUBLISH)).then(|| parser.varint().ok())?
@@ -121,7 +121,7 @@ impl ClientFrame {
 }
 
 impl BrokerFrame {
-    /// The frame as bytes.
+    /// Returns the frame as bytes.
     pub fn encode(&self) -> Bytes {
         let mut out = Vec::with_capacity(32);
         match self {

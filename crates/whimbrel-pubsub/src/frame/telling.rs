@@ -56,24 +56,24 @@ pub struct Telling {
 }
 
 impl Telling {
-    /// A frame about `channel`.
+    /// Creates a frame about `channel`.
     pub fn new(channel: ChannelId) -> Self {
         let mut out = vec![TELLING];
         put_varint(&mut out, channel.0.into());
         Self { empty: out.len(), out, before: None }
     }
 
-    /// The bytes so far.
+    /// Returns the bytes so far.
     pub fn len(&self) -> usize {
         self.out.len()
     }
 
-    /// Whether nothing is told yet.
+    /// Returns whether nothing is told yet.
     pub fn is_empty(&self) -> bool {
         self.out.len() == self.empty
     }
 
-    /// The frame.
+    /// Returns the frame.
     pub fn finish(self) -> Bytes {
         self.out.into()
     }

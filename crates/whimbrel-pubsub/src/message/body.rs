@@ -77,53 +77,53 @@ impl Message {
         Ok(Self { topic, key, properties, publication, payload, lifetime, flags, index, bytes })
     }
 
-    /// The message as it is sent on.
+    /// Returns the message as it is sent on.
     pub fn encoded(&self) -> &Bytes {
         &self.bytes
     }
 
-    /// The topic.
+    /// Returns the topic.
     pub fn topic(&self) -> &str {
         // Parsing checked it.
         str::from_utf8(&self.bytes[range(self.topic)]).unwrap_or_default()
     }
 
-    /// The topic, for filters.
+    /// Returns the topic, for filters.
     pub fn to_topic(&self) -> Topic {
         Topic::of_checked(self.topic())
     }
 
-    /// The topic's bytes, which share the message's memory.
+    /// Returns the topic's bytes, which share the message's memory.
     pub fn topic_bytes(&self) -> Bytes {
         self.bytes.slice(range(self.topic))
     }
 
-    /// The encoded properties; empty if there are none.
+    /// Returns the encoded properties; empty if there are none.
     pub fn properties(&self) -> &[u8] {
         &self.bytes[range(self.properties)]
     }
 
-    /// The key.
+    /// Returns the key.
     pub fn key(&self) -> Option<Bytes> {
         self.has(KEY).then(|| self.bytes.slice(range(self.key)))
     }
 
-    /// The importance.
+    /// Returns the importance.
     pub fn index(&self) -> Index {
         self.index
     }
 
-    /// How long after its publication the message is wanted.
+    /// Returns the lifetime of the message, counted from its publication.
     pub fn lifetime(&self) -> Option<Duration> {
         self.has(LIFETIME).then(|| Duration::from_millis(self.lifetime.into()))
     }
 
-    /// Whether it becomes the last value of its topic.
+    /// Returns whether it becomes the last value of its topic.
     pub fn is_retained(&self) -> bool {
         self.has(RETAIN)
     }
 
-    /// Whether it may have been published before, which nobody can find out.
+    /// Returns whether it may have been published before, which nobody can find out.
     pub fn is_possibly_repeated(&self) -> bool {
         self.has(REPEATED)
     }
@@ -135,7 +135,7 @@ impl Message {
         if self.has(PUBLICATION) { Publication::parse(&mut parser).ok() } else { None }
     }
 
-    /// The payload.
+    /// Returns the payload.
     pub fn payload(&self) -> Bytes {
         self.bytes.slice(self.payload as usize..)
     }

@@ -26,6 +26,6 @@ pub enum MessageError {
     #[error("the message has {0} bytes; at most 16 MiB are allowed")]
     TooLong(usize),
     /// The bytes are not a message of this version.
-    #[error("the bytes are no message of this version")]
+    #[error("the bytes are not a message of this version")]
     Malformed,
 }

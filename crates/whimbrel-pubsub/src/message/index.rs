@@ -1,4 +1,4 @@
-//! How important a message is.
+//! The importance of a message.
 
 use super::error::MessageError;
 
@@ -12,7 +12,7 @@ impl Index {
     /// The most important.
     pub const MOST: Self = Self(10);
 
-    /// The index `number`.
+    /// Returns the index `number`.
     ///
     /// # Errors
     /// [`MessageError::Index`] if `number` is not 1 to 10.
@@ -23,7 +23,7 @@ impl Index {
         }
     }
 
-    /// The number, 1 to 10.
+    /// Returns the number, 1 to 10.
     pub const fn number(self) -> u8 {
         self.0
     }

@@ -1,4 +1,4 @@
-//! How long a message is wanted.
+//! The lifetime of a message.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Which message of a publisher it is, and what was published before.
+//! The number of a message among those of its publisher.
 
 use std::collections::BTreeMap;
 
@@ -10,18 +10,19 @@ pub const WINDOW: u64 = 1_024;
 /// The most numbers of all publishers that are remembered, so that publishers without end take no memory without end.
 const MOST_NUMBERS: usize = 1 << 20;
 
-/// A publisher. It chooses a random id, a new one whenever it begins to count anew. A native client's begins with its key, so that brokers
+/// A publisher. It chooses a random id, a new one whenever it starts to count from the beginning. A native client's begins with its key, so
+/// that brokers
 /// refuse ids of others: every subscriber sees a publisher's id, and a message under its next number would take the place of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PublisherId(pub u128);
 
 impl PublisherId {
-    /// An id of the client with this public key.
+    /// Creates an id of the client with this public key.
     pub fn of_client(key: &[u8; 32], random: u64) -> Self {
         Self(u128::from(half(key)) << 64 | u128::from(random))
     }
 
-    /// Whether the client with this public key may use it.
+    /// Returns whether the client with this public key may use it.
     pub fn is_of_client(&self, key: &[u8; 32]) -> bool {
         self.0 >> 64 == u128::from(half(key))
     }
@@ -32,7 +33,7 @@ fn half(key: &[u8; 32]) -> u64 {
     u64::from_be_bytes(std::array::from_fn(|at| key[at]))
 }
 
-/// Which message of which publisher a message is. A message that is published again after a reconnect has the same.
+/// The publisher of a message and the message's number. A message that is published again after a reconnect keeps both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Publication {
     /// The publisher.
@@ -120,7 +121,7 @@ impl<T: Clone> Publications<T> {
         is_new
     }
 
-    /// The number of publishers that are remembered.
+    /// Returns the number of publishers that are remembered.
     pub fn publishers(&self) -> usize {
         self.publishers.len()
     }

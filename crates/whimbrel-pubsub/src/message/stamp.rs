@@ -32,7 +32,7 @@ pub struct Origin {
 pub struct Hlc(pub u64);
 
 impl Hlc {
-    /// The first reading in this millisecond since 1970.
+    /// Returns the first reading in this millisecond since 1970.
     pub const fn at(wall_ms: u64) -> Self {
         Self(wall_ms << 16)
     }
@@ -82,7 +82,7 @@ impl Stamp {
 
     /// Reads a stamp from the front of `bytes`. Returns it and its length.
     ///
-    /// Returns `None` if there is none, or if its numbers contradict each other.
+    /// Returns `None` if there is no stamp, or if its numbers contradict each other.
     pub fn parse(bytes: &[u8]) -> Option<(Self, usize)> {
         let mut parser = Parser::new(bytes);
         let stamp = Self::parse_from(&mut parser).ok()?;

@@ -32,7 +32,7 @@ impl fmt::Display for NameFault {
             Self::Part(character) => {
                 write!(f, "the name has {character:?}; names consist of letters, 0 to 9, _ and $")
             }
-            Self::Word(word) => write!(f, "the name is {word}, which is a word of the selector language"),
+            Self::Word(word) => write!(f, "`{word}` is a reserved word in selectors and cannot be a name"),
             Self::Reserved => {
                 write!(f, "the name begins with {RESERVED_PREFIX}, which is reserved for the broker")
             }

@@ -1,4 +1,4 @@
-//! What a selector reads.
+//! The properties of a message as a selector reads them.
 
 use super::value::Value;
 

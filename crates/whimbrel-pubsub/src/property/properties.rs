@@ -50,7 +50,7 @@ impl Properties {
         Ok(Self(bytes))
     }
 
-    /// The bytes on the wire.
+    /// Returns the bytes on the wire.
     #[must_use]
     pub fn as_bytes(&self) -> &Bytes {
         &self.0
@@ -62,7 +62,7 @@ impl Properties {
         self.0.is_empty()
     }
 
-    /// The properties, ascending by name.
+    /// Returns the properties, ascending by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, Value<'_>)> {
         each(&self.0)
     }

@@ -18,7 +18,7 @@ pub enum Value<'a> {
 }
 
 impl Value<'_> {
-    /// The type's name for people.
+    /// Returns the type's name for people.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {

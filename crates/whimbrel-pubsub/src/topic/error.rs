@@ -54,7 +54,7 @@ impl TopicError {
         self.fault
     }
 
-    /// The place of the fault: the number of bytes before it.
+    /// Returns the place of the fault: the number of bytes before it.
     #[must_use]
     pub fn position(&self) -> usize {
         self.position

@@ -51,13 +51,13 @@ impl TopicFilter {
         Self::parse(utf8(bytes)?)
     }
 
-    /// The text.
+    /// Returns the text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The levels, at least one.
+    /// Returns the levels, at least one.
     pub fn levels(&self) -> impl Iterator<Item = Level<'_>> + Clone {
         self.0.split('/').map(|level| match level {
             "+" => Level::One,

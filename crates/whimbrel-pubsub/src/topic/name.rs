@@ -36,13 +36,13 @@ impl Topic {
         Ok(Self::of_checked(utf8(bytes)?))
     }
 
-    /// The text.
+    /// Returns the text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The levels, at least one.
+    /// Returns the levels, at least one.
     #[must_use]
     pub fn levels(&self) -> Split<'_, char> {
         self.0.split('/')

@@ -12,7 +12,7 @@ use super::name::{check_text, utf8};
 pub struct GroupName(Arc<str>);
 
 impl GroupName {
-    /// The text.
+    /// Returns the text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

@@ -34,17 +34,17 @@ pub enum AskError {
     Forbidden(PathBuf),
     /// The service closed the connection, did not answer in time, or gave an answer that makes no sense.
     #[error(
-        "the service on {0:?} did not answer: it may be ending, or of another version, so try again, or use the `whimbrel` of its version"
+        "the service on {0:?} did not answer: it may be stopping, or run another version, so try again, or use the `whimbrel` of its version"
     )]
     NoAnswer(PathBuf),
     /// The answer is longer than any service's.
     #[error(
-        "what listens on {path:?} answers more than {longest} bytes: it is no service, so name another socket"
+        "the process on {path:?} answered with more than {longest} bytes: it is not a whimbrel service, so name another socket"
     )]
     TooLong {
         /// The path of the socket.
         path: PathBuf,
-        /// How many bytes an answer may have.
+        /// The most bytes of an answer.
         longest: u64,
     },
     /// The service refused the request, for this reason.
@@ -137,7 +137,7 @@ mod tests {
         service.await.unwrap();
         std::fs::remove_file(&path).unwrap();
         assert!(matches!(error, AskError::TooLong { longest: named, .. } if named == longest), "{error}");
-        assert!(error.to_string().contains("it is no service"), "{error}");
+        assert!(error.to_string().contains("it is not a whimbrel service"), "{error}");
     }
 
     #[test]

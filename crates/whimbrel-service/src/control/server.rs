@@ -108,7 +108,7 @@ fn bind_private(path: &Path) -> io::Result<(UnixListener, FileId)> {
     match std::fs::symlink_metadata(path) {
         // A killed process has left this socket behind.
         Ok(metadata) if metadata.file_type().is_socket() => std::fs::remove_file(path)?,
-        Ok(_) => return Err(io::Error::other("a file of that name is no socket, and is left alone")),
+        Ok(_) => return Err(io::Error::other("a file of that name is not a socket and is left alone")),
         Err(_) => {}
     }
     let draft = path.with_extension(format!("new-{}", std::process::id()));
@@ -214,7 +214,7 @@ async fn serve(
             Ok(Request::Status) => status(Arc::clone(subject)).await,
             Ok(Request::Reload) => reload(commands).await,
             Err(error) => {
-                Answer::Error(format!("no request: {error}; write for example {{\"request\":\"status\"}}"))
+                Answer::Error(format!("not a request: {error}; write for example {{\"request\":\"status\"}}"))
             }
         };
         say(&mut write, &answer).await?;

@@ -1,4 +1,4 @@
-//! Which requests a browser may have sent for a person, and not for the page of another site.
+//! Tells requests that a browser sends for a person from those of another site's page.
 //!
 //! The page of another site can have a name of its own point to this host, and then its requests count as its own: DNS rebinding. They carry
 //! that name, so names that nobody configured are refused. IP addresses cannot be made to point elsewhere.

@@ -1,4 +1,4 @@
-//! Where the dashboard is served, and for whom.
+//! The address of the dashboard, and who may see it.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::with_port::{WithPort, required};
 
-/// Where the dashboard is served, and under which names browsers may ask for it.
+/// The address of the dashboard, and the names under which browsers may ask for it.
 ///
 /// In a configuration file, these are a section, or the address alone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -144,7 +144,7 @@ impl Desk {
             "/events" => self.events(connection).unwrap_or_else(|| {
                 plain(
                     StatusCode::SERVICE_UNAVAILABLE,
-                    "as many as may are looking already: try again later\n",
+                    "the dashboard already has as many viewers as it may: try again later\n",
                 )
             }),
             _ => plain(StatusCode::NOT_FOUND, "there are / and /events\n"),

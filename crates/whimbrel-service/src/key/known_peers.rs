@@ -25,7 +25,7 @@ pub enum KnownPeersError {
     #[error("cannot use the known peers in {path}: {1}; check the path, or name another file", path = .0.display())]
     System(PathBuf, io::Error),
     /// A line, counted from 1, is not `host:port KEY`.
-    #[error("line {1} of {path} is not `host:port KEY`: mend or remove it", path = .0.display())]
+    #[error("line {1} of {path} is not `host:port KEY`: correct or remove it", path = .0.display())]
     Line(PathBuf, usize),
     /// Others can write the file, and so decide whom we trust.
     #[error(
@@ -34,7 +34,7 @@ pub enum KnownPeersError {
     )]
     Exposed(PathBuf),
     /// The host is not one that can stand in the file: see [`Url::is_host`].
-    #[error("{0:?} is no host name or address: name the host without spaces, control characters and #")]
+    #[error("{0:?} is not a host name or address: write the host without spaces, control characters and #")]
     NoHost(String),
 }
 

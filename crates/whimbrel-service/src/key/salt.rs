@@ -82,7 +82,7 @@ fn take(path: &Path) -> io::Result<Taken> {
         made => (made?, true),
     };
     file.try_lock().map_err(|error| match error {
-        TryLockError::WouldBlock => io::Error::other("another process has it, and no two may share it"),
+        TryLockError::WouldBlock => io::Error::other("another process uses it, and two cannot share it"),
         TryLockError::Error(error) => error,
     })?;
     shut(&file)?;
@@ -95,8 +95,8 @@ fn take(path: &Path) -> io::Result<Taken> {
 /// The files whose locks this process holds.
 static LOCKED: Mutex<Vec<File>> = Mutex::new(Vec::new());
 
-/// Gives up the locks on all reset salts of this process, so that another process can take its place. Listen no more
-/// with the endpoints that used them.
+/// Gives up the locks on all reset salts of this process, so that another process can take its place. Do not listen with the endpoints that
+/// used them afterwards.
 pub fn release_reset_salts() {
     LOCKED.lock().unwrap_or_else(PoisonError::into_inner).clear();
 }

@@ -81,7 +81,7 @@ fn a_revoked_key_is_named_by_the_endpoint_and_by_each_connection() {
     assert!(revoked.len() == 1 && revoked[0].field("key") == key, "{revoked:#?}");
     assert_eq!(one(&events, &ids[1], "key revoked").field("key"), key);
     let closed = one(&events, &ids[1], "closed");
-    assert_eq!(closed.field("reason"), "the peer's key is not let in any more");
+    assert_eq!(closed.field("reason"), "the peer's key is no longer allowed");
     assert_eq!(closed.field("told"), "Refused: this key is not let in any more");
     let closed = one(&events, &ids[0], "closed");
     assert!(closed.field("reason").starts_with("aborted by the peer: Refused"), "{closed:?}");

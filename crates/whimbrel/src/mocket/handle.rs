@@ -218,7 +218,7 @@ impl Mocket {
 
     /// Watches these thresholds from now on, in place of any set before. [`Event::Quality`](crate::Event::Quality)
     /// reports when a value crosses its threshold, and at first each value that is already above. Hysteresis keeps a
-    /// value that hovers at its threshold from being reported again and again.
+    /// value that hovers at its threshold from being reported repeatedly.
     ///
     /// ```no_run
     /// # async fn example(mocket: whimbrel::Mocket) -> Result<(), Box<dyn std::error::Error>> {

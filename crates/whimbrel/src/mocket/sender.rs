@@ -83,7 +83,7 @@ impl SenderBuilder {
         self
     }
 
-    /// Sets how long `send` waits for room in the queue before it fails. Default: for ever.
+    /// Sets how long `send` waits for room in the queue before it fails. Default: without limit.
     pub fn enqueue_limit(mut self, limit: Duration) -> Self {
         self.enqueue_limit = Some(limit);
         self

@@ -17,7 +17,7 @@ use crate::hub::{ChannelMap, Hub};
 pub struct Peer {
     /// Its key.
     pub key: PublicKey,
-    /// Where it is dialled, if this broker knows.
+    /// The address at which it is dialled, if this broker knows it.
     pub url: Option<Url>,
     /// The channels that go to it, if it has them. `None`: all.
     pub channels: Option<Vec<ChannelId>>,

@@ -52,7 +52,7 @@ fn ended_by_other(reason: &CloseReason) -> Option<String> {
             Some(format!("the other broker ended the link, and said: {}", reason.text))
         }
         CloseReason::Revoked => Some(
-            "the key of the other broker is not let in any more: see its [[peer]] or [[client]]".to_owned(),
+            "the key of the other broker is no longer allowed: check its [[peer]] or [[client]]".to_owned(),
         ),
         other => Some(format!("the link ended: {other}")),
     }
@@ -84,11 +84,11 @@ async fn try_run(mesh: &Arc<Mesh>, mocket: &Mocket) -> Result<(), String> {
         return Ok(());
     }
     let Ok(first) = timeout(HELLO, mocket.recv()).await else {
-        return Err("it does not say hello".to_owned());
+        return Err("it did not say hello".to_owned());
     };
     let Ok(first) = first else { return Ok(()) };
     let Some(MeshFrame::Hello(theirs)) = MeshFrame::parse(&first.payload) else {
-        return Err("its first message is no hello of this version".to_owned());
+        return Err("its first message is not a hello of this version".to_owned());
     };
     check(&hello, &theirs, broker)?;
     let Some(traffic) = mesh.traffic.get(&broker) else { return Ok(()) };
@@ -133,7 +133,7 @@ impl Meeting {
 
     /// The other broker introduces itself.
     pub(super) fn meet(&mut self, mesh: &Mesh, theirs: Introduction) -> Result<(), String> {
-        let introduce = self.introduce.take().ok_or("it introduces itself a second time")?;
+        let introduce = self.introduce.take().ok_or("it introduced itself twice")?;
         let broker = self.origin.broker;
         let name = mesh.called(broker, &theirs.name);
         let shared = mesh.hub.meet(broker, name, &self.ours, (theirs.channels, theirs.kept))?;
@@ -154,12 +154,12 @@ fn check(ours: &Hello, theirs: &Hello, broker: BrokerId) -> Result<(), String> {
     }
     if theirs.cluster != ours.cluster {
         return Err(format!(
-            "it is of cluster {}, and we are of {}: give all brokers the same `cluster`",
+            "it belongs to cluster {}, and we belong to {}: give all brokers the same `cluster`",
             theirs.cluster, ours.cluster
         ));
     }
     if theirs.origin.broker != broker {
-        return Err("it calls itself by another broker's id".to_owned());
+        return Err("it uses another broker's id".to_owned());
     }
     Ok(())
 }

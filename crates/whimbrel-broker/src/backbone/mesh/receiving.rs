@@ -78,7 +78,7 @@ impl Taking<'_> {
         let until = Instant::now() + HELLO;
         loop {
             if !self.meeting.is_over() && Instant::now() >= until {
-                return Err("it does not introduce itself".to_owned());
+                return Err("it did not introduce itself".to_owned());
             }
             match timeout(SILENCE, mocket.recv_many(&mut received, BATCH)).await {
                 Ok(Ok(_)) => {}
@@ -95,7 +95,7 @@ impl Taking<'_> {
                     Some(_) if !self.meeting.is_over() => {}
                     Some(MeshFrame::Word(word)) => drop(self.words.send(word).await),
                     Some(frame) => self.take(frame)?,
-                    None => return Err("it sends what is no frame of this version".to_owned()),
+                    None => return Err("it sent something that is not a frame of this version".to_owned()),
                 }
             }
         }
@@ -104,7 +104,7 @@ impl Taking<'_> {
     fn take(&mut self, frame: MeshFrame) -> Result<(), String> {
         let hub = &self.mesh.hub;
         if frame.channel().is_some_and(|channel| !self.meeting.has(channel)) {
-            return Err("it speaks of a channel that does not go to it".to_owned());
+            return Err("it names a channel that is not shared with it".to_owned());
         }
         match frame {
             MeshFrame::Messages(channel, messages) => {
@@ -128,7 +128,7 @@ impl Taking<'_> {
                     drop(self.answers.try_send(vec![frame]));
                 }
             }
-            MeshFrame::Hello(_) => return Err("it says hello a second time".to_owned()),
+            MeshFrame::Hello(_) => return Err("it said hello twice".to_owned()),
             MeshFrame::Introduction(_) | MeshFrame::Word(_) => {}
         }
         Ok(())
@@ -140,7 +140,7 @@ impl Taking<'_> {
         let Ok(room) = self.answers.try_reserve() else { return Ok(()) };
         let request = GapRequest { to: hub.name().broker, origin, ranges };
         let Some(GapAnswer { messages, gone, absent, .. }) = hub.answer(channel, &request) else {
-            return Err("it asks for a channel that is not here".to_owned());
+            return Err("it asked for a channel that this broker does not have".to_owned());
         };
         let mut frames = message_frames(channel, messages);
         if gone.is_empty() || !hub.has_log(channel) {

@@ -18,7 +18,7 @@ const QUEUE: usize = 256;
 /// The most messages of one subject that wait to be taken. What does not fit is lost, and asked for again.
 pub(super) const MOST_WAITING: usize = 1_024;
 
-/// How a broker reaches the servers of NATS, and what it is known by there.
+/// The NATS servers of a broker, and its credentials there.
 #[derive(Clone, Debug)]
 pub struct NatsPlan {
     /// The servers. The first that answers is used.
@@ -27,7 +27,7 @@ pub struct NatsPlan {
     pub access: NatsAccess,
     /// The files for TLS. `None`: TLS only if the server asks for it or its URL begins with `tls://`, with the authorities of the system.
     pub tls: Option<ClientTls>,
-    /// How long a silent broker still counts as one that may have what is missing here.
+    /// The time for which a silent broker still counts as one that may have missing messages.
     pub forget_after: Duration,
 }
 
@@ -79,7 +79,7 @@ impl NatsPlan {
                 let seed = read("nkey", path)?;
                 let seed = seed.lines().map(str::trim).find(|line| line.starts_with('S'));
                 let Some(seed) = seed.filter(|seed| seed.len() == 58) else {
-                    return Err(unusable("nkey", path, "it has no seed of an nkey, which begins with SU"));
+                    return Err(unusable("nkey", path, "it has no nkey seed, which begins with SU"));
                 };
                 ConnectOptions::with_nkey(seed.to_owned())
             }

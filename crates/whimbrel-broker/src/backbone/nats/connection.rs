@@ -20,7 +20,7 @@ pub struct NatsReport {
     pub server: Option<String>,
     /// The subjects that the brokers of the cluster use.
     pub subjects: String,
-    /// How often a connection was made.
+    /// The number of connections made.
     pub connections: u64,
     /// Messages that were published here and went to the servers.
     pub published: u64,
@@ -52,7 +52,7 @@ pub(super) struct Connection {
     refused: AtomicU64,
 }
 
-const NOT_LET_IN: &str = "NATS does not let this broker in: see the credentials under [backbone.nats]";
+const NOT_LET_IN: &str = "NATS refuses this broker's credentials: check them under [backbone.nats]";
 
 #[derive(Debug, Default)]
 struct State {
@@ -71,7 +71,7 @@ impl Connection {
                 Some("connected with NATS".to_owned())
             }
             Event::Disconnected => Some(
-                "the connection with NATS is lost; this broker goes on alone, and tries again".to_owned(),
+                "the connection to NATS is lost; this broker continues alone and keeps trying".to_owned(),
             ),
             Event::SlowConsumer(_) => {
                 self.overrun.fetch_add(1, Ordering::Relaxed);
@@ -83,7 +83,7 @@ impl Connection {
             Event::ClientError(error) if error.to_string().contains("authorization violation") => {
                 self.trouble(NOT_LET_IN)
             }
-            Event::ClientError(error) => self.trouble(&format!("no connection with NATS: {error}")),
+            Event::ClientError(error) => self.trouble(&format!("no connection to NATS: {error}")),
             _ => None,
         };
         self.changed.notify_waiters();
@@ -95,7 +95,7 @@ impl Connection {
         self.changed.notified().await;
     }
 
-    /// So many messages of other brokers came.
+    /// Counts messages of other brokers that came.
     pub(super) fn on_received(&self, messages: u64) {
         self.received.fetch_add(messages, Ordering::Relaxed);
     }

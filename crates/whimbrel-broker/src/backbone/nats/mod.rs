@@ -1,7 +1,7 @@
 //! NATS: servers of others carry everything between brokers.
 //!
 //! A message is published once, by the broker at which it entered. Questions for what is missing, and their answers, go to one broker each.
-//! NATS promises nothing of what it carries, and need not: what it loses is asked for, as the mesh does. Whoever may publish on the
+//! NATS may lose messages. Brokers ask each other for lost ones, as they do over the mesh. Whoever may publish on the
 //! cluster's subjects is trusted as one of its brokers. Brokers learn of each other as they introduce themselves.
 
 mod assembly;
@@ -87,8 +87,8 @@ impl fmt::Debug for Nats {
 }
 
 impl Nats {
-    /// Joins the cluster as the broker with this key. A server that cannot be reached is tried again and again, meanwhile and later: the
-    /// broker goes on alone. `tell` tells people what they should know.
+    /// Joins the cluster as the broker with this key. A server that cannot be reached is retried, and the broker runs alone meanwhile.
+    /// `tell` tells people what they should know.
     ///
     /// # Errors
     /// A file cannot be used, or the broker has no channel.
@@ -157,7 +157,7 @@ impl Nats {
         others.into_iter().for_each(|task| task.abort());
     }
 
-    /// The brokers that were heard of in the last seconds.
+    /// Returns the brokers that were heard of in the last seconds.
     pub fn linked(&self) -> usize {
         let is_connected = self.is_connected();
         self.members.all().iter().filter(|(_, member)| is_connected && member.is_linked()).count()

@@ -94,7 +94,7 @@ impl Receiving<'_> {
                 nats.connection.on_refused();
                 nats.tell_once(
                     from.broker,
-                    &format!("the broker {} sends what cannot be: {why}", member.name),
+                    &format!("the broker {} sent an invalid message: {why}", member.name),
                 );
             }
         }

@@ -1,4 +1,4 @@
-//! Which message of a full partition gives way.
+//! The choice of the message to overwrite in a full partition.
 
 mod lrp;
 mod overwriting;

@@ -18,7 +18,7 @@ pub struct Facts {
     pub bytes: u64,
 }
 
-/// How much a partition has room for, or holds.
+/// The amount that a partition has room for, or holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Room {
     /// Messages.
@@ -33,7 +33,7 @@ impl Room {
         load.messages <= self.messages && load.bytes <= self.bytes
     }
 
-    /// So many percent of it.
+    /// Returns this percentage of it.
     #[must_use]
     pub fn percent(&self, percent: u8) -> Self {
         let part = |whole: u64| (u128::from(whole) * u128::from(percent) / 100) as u64;

@@ -129,8 +129,8 @@ impl Admission {
                 return Ok(self.admitted(None, Proof::None));
             }
             let why = match identity {
-                Some(_) => "the broker knows no user with a name of this certificate",
-                None => "the broker wants a user and a password",
+                Some(_) => "the broker has no user with a name of this certificate",
+                None => "the broker requires a user and a password",
             };
             return Err(Fault::new(Reason::NOT_AUTHORIZED, why));
         };

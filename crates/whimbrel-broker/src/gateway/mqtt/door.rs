@@ -1,4 +1,4 @@
-//! Where clients come in: TCP, with TLS or WebSocket or both on it.
+//! The addresses for clients: TCP, with TLS or WebSocket or both on it.
 
 use std::fmt;
 use std::io;

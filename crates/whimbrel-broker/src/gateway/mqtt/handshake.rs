@@ -1,4 +1,4 @@
-//! How a client connects.
+//! The connection of a client.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -110,13 +110,13 @@ async fn connect(
     out: &mut Out,
 ) -> Result<Connected, Fault> {
     let Packet::Connect(connect) = Packet::read(kind, body, None)? else {
-        return Err(Fault::protocol("the first packet is no CONNECT"));
+        return Err(Fault::protocol("the first packet is not CONNECT"));
     };
     let said = &connect.properties;
     let most = said.maximum_packet.map_or(usize::MAX, |most| most as usize);
     out.limit(most, said.request_problem != Some(0));
     if said.auth_method.is_some() {
-        return Err(Fault::new(Reason::AUTH_METHOD, "the broker knows no authentication methods"));
+        return Err(Fault::new(Reason::AUTH_METHOD, "the broker supports no authentication methods"));
     }
     let (client, is_assigned) = client_of(&connect)?;
     let admitted = gateway.admission.admit(guest, identity, connect.user, connect.password).await?;
@@ -124,7 +124,10 @@ async fn connect(
     let expiry = expiry_of(&connect);
     let entered = gateway.clients.enter((admitted.user().cloned(), client.clone())).await;
     let (place, mut away) = entered.ok_or_else(|| {
-        Fault::new(Reason::UNAVAILABLE, "the former connection with this client identifier does not end")
+        Fault::new(
+            Reason::UNAVAILABLE,
+            "the former connection with this client identifier has not ended in time",
+        )
     })?;
     let is_wanted = !connect.is_clean;
     if is_wanted && let Some((_, until)) = away.session.take_if(|(kept, _)| kept.is_on_disk_alone) {

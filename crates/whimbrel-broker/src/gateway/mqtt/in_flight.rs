@@ -91,7 +91,7 @@ pub(super) enum Received {
     Message(Due),
 }
 
-/// What has to be done for an identifier at the begin of a connection.
+/// The step due for a packet identifier at the start of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Resume {
     /// Send the message.
@@ -295,7 +295,7 @@ impl InFlight {
         }
     }
 
-    /// What has to be done at the begin of a connection, in order.
+    /// Returns the steps due at the start of a connection, in order.
     pub(super) fn to_resume(&self) -> Vec<(u16, Resume)> {
         let mut all: Vec<_> = self
             .by_id

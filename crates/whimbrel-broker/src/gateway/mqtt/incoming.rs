@@ -114,7 +114,7 @@ impl Incoming {
 
     /// Waits for the messages at QoS 2 that are being stored. Returns those that came and were not released.
     ///
-    /// Of those that are stored the client will send no more than the identifier again, whether it was answered or not.
+    /// For a stored message the client sends only the identifier again, whether it was answered or not.
     pub(super) async fn into_received(mut self) -> BTreeMap<u16, Received> {
         self.once.give_up();
         while self.once.is_storing() {
@@ -151,7 +151,7 @@ impl Incoming {
                 }
             }
             if self.version == Version::V5 && self.once.len() >= MOST_UNRELEASED.into() && former.is_none() {
-                let why = "more messages at QoS 2 wait than the broker takes";
+                let why = "more messages at QoS 2 are waiting than the broker accepts";
                 return Err(Fault::new(Reason::RECEIVE_MAXIMUM, why));
             }
         }

@@ -22,7 +22,7 @@ const AT_LEAST_ONCE: u8 = 8;
 pub(super) const OWN: &str = "whimbrel-";
 /// The key of a message: a newer one may replace it.
 const KEY: &str = "whimbrel-key";
-/// How important a message is, 1 to 10.
+/// The importance of a message, 1 to 10.
 const INDEX: &str = "whimbrel-index";
 
 /// A message as a client sends it.

@@ -18,7 +18,7 @@ pub(super) struct Notes(Option<Box<OnDisk>>);
 struct OnDisk {
     hub: Arc<Hub>,
     session: SessionName,
-    /// What is being written, in order, or why it is not.
+    /// The steps being written, in order, each with its result.
     writing: VecDeque<(u16, Step, Result<Written, Fault>)>,
 }
 

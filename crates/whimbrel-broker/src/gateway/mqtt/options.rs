@@ -1,11 +1,11 @@
-//! How a client wants to be sent messages.
+//! The delivery options of a client.
 
 use whimbrel_pubsub::frame::{Recover, Start};
 
 use super::codec::Qos;
 use crate::selection::Selection;
 
-/// How a subscription's messages are sent.
+/// The delivery of a subscription's messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Options {
     pub(super) qos: Qos,

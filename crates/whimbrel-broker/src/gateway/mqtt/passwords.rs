@@ -20,7 +20,7 @@ pub struct Password(String);
 /// A text is no hash of a password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "it is no hash of a password by Argon2: `whimbrel broker password` makes one, which begins with $argon2id$"
+    "it is not an Argon2 password hash: make one with `whimbrel broker password`; it begins with $argon2id$"
 )]
 pub struct NoHash;
 

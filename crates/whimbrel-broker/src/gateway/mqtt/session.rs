@@ -279,7 +279,7 @@ impl<S: AsyncRead + AsyncWrite> Session<S> {
                 let end = if reason == Reason::WITH_WILL { End::LeftWithWill } else { End::Left };
                 return Ok(Some(if reason.0 >= 0x80 { End::LeftWithWill } else { end }));
             }
-            Packet::Connect(_) => return Err(Fault::protocol("the client connects a second time")),
+            Packet::Connect(_) => return Err(Fault::protocol("the client sent CONNECT twice")),
         }
         Ok(None)
     }
@@ -307,7 +307,9 @@ impl<S: AsyncRead + AsyncWrite> Session<S> {
 
     fn change_expiry(&mut self, asked: Duration) -> Result<(), Fault> {
         if self.terms.expiry.is_zero() && !asked.is_zero() {
-            return Err(Fault::protocol("a session that was not to be kept is to be kept now"));
+            return Err(Fault::protocol(
+                "a session that is not kept cannot be given an expiry interval when it ends",
+            ));
         }
         self.terms.expiry = asked.min(LONGEST_SESSION);
         Ok(())

@@ -128,10 +128,12 @@ impl Telling {
 /// Reads a state that a client sends.
 pub(super) fn parse(text: &str, own: ClusterId) -> Result<Coverage, String> {
     let Some((cluster, coverage)) = text.split_once('.') else {
-        return Err("the state is damaged: begin anew with the value live or held".to_owned());
+        return Err("the state is damaged: start over with the value live or held".to_owned());
     };
     if cluster != own.to_string() {
-        return Err(format!("the state is of cluster {cluster}, and this broker is of cluster {own}"));
+        return Err(format!(
+            "the state belongs to cluster {cluster}, but this broker belongs to cluster {own}"
+        ));
     }
     Coverage::from_text(coverage).map_err(|error| error.to_string())
 }

@@ -71,7 +71,7 @@ impl Subscriptions {
     /// Looks whether the client may still be here, with all its subscriptions.
     pub(super) fn judge(&self) -> Result<(), Fault> {
         if !self.admitted.is_still() {
-            let why = "the broker's settings do not let you in any more";
+            let why = "the broker's settings no longer allow you to connect";
             return Err(Fault::new(Reason::NOT_AUTHORIZED, why));
         }
         let shared = self.shared.values().map(Shared::filter);

@@ -142,7 +142,7 @@ impl Wills {
         for refusal in outcomes.into_iter().filter_map(Result::err) {
             refused += 1;
             if inner.told.len() < MOST_TOLD && inner.told.insert(refusal.reason.clone()) {
-                to_tell.push(format!("a Will of an MQTT client is not published: {}", refusal.reason));
+                to_tell.push(format!("a Will of an MQTT client was not published: {}", refusal.reason));
             }
         }
         inner.refused += refused;
@@ -174,7 +174,7 @@ impl Inner {
             if let Some(will) = self.waiting.remove(at) {
                 self.bytes -= will.message.encoded().len();
             }
-            let why = "its channel has no room, and too many Wills wait for that";
+            let why = "its channel has no room, and too many Wills are waiting for it";
             refused.push(Err(Refusal::new(RefusalCode::Limit, why)));
         }
         refused

@@ -42,7 +42,7 @@ pub struct AttachDurable {
     pub owner: Vec<u8>,
     /// The client's name for it.
     pub name: String,
-    /// How often it was attached, this time included. 0: once more than is known.
+    /// The number of times it was attached, this time included. 0: once more than is known.
     pub generation: u64,
     /// The messages that the subscriber has.
     pub coverage: Coverage,
@@ -101,8 +101,7 @@ impl Hub {
         let silent = self.members.silent(&peers_of(rooms));
         let silent: Vec<_> = silent.into_iter().map(broker_text).collect();
         let why = format_args!(
-            "this broker does not know the durable subscription `{name}`, and most brokers have to be linked to say that there is none. It waits \
-             for {}",
+            "this broker does not know the durable subscription `{name}`, and needs links with most brokers to know that there is none. It waits for {}",
             silent.join(", ")
         );
         Refusal::new(RefusalCode::Unavailable, why)

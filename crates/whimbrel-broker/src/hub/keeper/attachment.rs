@@ -77,7 +77,7 @@ impl DurableAttachment {
         self.parts.iter().all(|part| part.reader.position() >= part.reader.until())
     }
 
-    /// How often it was attached, this time included.
+    /// Returns the number of times it was attached, this time included.
     pub fn generation(&self) -> u64 {
         self.served.life.generation
     }

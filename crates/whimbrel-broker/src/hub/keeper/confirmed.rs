@@ -1,4 +1,4 @@
-//! Which brokers have which durable subscriptions.
+//! The brokers that have a durable subscription.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;

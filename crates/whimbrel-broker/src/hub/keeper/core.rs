@@ -53,7 +53,7 @@ impl Keeper {
         self.opened().is_some_and(|store| store.meta().subscription(name).is_some())
     }
 
-    /// What is served here of a name, if it is attached.
+    /// Returns the life and generation of a name that is attached here.
     pub(in crate::hub) fn served(&self, name: &SubscriptionName) -> Option<Served> {
         self.presences.served(name)
     }

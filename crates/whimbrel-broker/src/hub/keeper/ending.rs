@@ -15,7 +15,7 @@ impl Hub {
     /// Ends a durable subscription of a client. It is on disk when this returns, and other brokers hear of it. Returns whether there was one.
     ///
     /// # Errors
-    /// The name is none, the disk fails, or too few other brokers are linked to say whether there is one of this name.
+    /// The name is invalid, the disk fails, or too few other brokers are linked to know whether the subscription exists.
     pub async fn end_durable(self: &Arc<Self>, owner: &[u8], name: &str) -> Result<bool, Refusal> {
         let name_here = name_of(owner, name)?;
         let rooms: Vec<_> = self.rooms.iter().filter(|room| room.durability() != Durability::Never).collect();

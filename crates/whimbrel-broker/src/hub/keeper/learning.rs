@@ -19,7 +19,7 @@ impl Hub {
     /// Takes words of another broker, in a thread.
     ///
     /// # Errors
-    /// Something cannot be kept now. The other broker is asked to tell all again, so wait a while before taking more.
+    /// Something cannot be stored now. The other broker is asked to repeat everything, so pause before taking more.
     pub async fn learn(self: &Arc<Self>, by: BrokerId, words: Vec<Word>) -> Result<(), String> {
         let (mut facts, mut attached, mut has_told_all) = (Vec::new(), Vec::new(), false);
         let scope = self.sharers.scope_of(by);

@@ -14,7 +14,7 @@ pub(super) fn name_of(owner: &[u8], name: &str) -> Result<SubscriptionName, Refu
     let is_name = (1..=LONGEST_NAME).contains(&name.len()) && !name.contains(char::is_control);
     if !is_name {
         let why = format_args!(
-            "a durable subscription's name has 1 to {LONGEST_NAME} bytes and no control characters; this one does not"
+            "a durable subscription's name must have 1 to {LONGEST_NAME} bytes and no control characters"
         );
         return Err(Refusal::new(RefusalCode::Mistake, why));
     }

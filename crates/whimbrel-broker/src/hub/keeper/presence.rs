@@ -27,7 +27,7 @@ pub(super) enum Presence {
     Away(u64),
 }
 
-/// What an attachment serves.
+/// The life and generation of a subscription that an attachment serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::hub) struct Served {
     /// The life of the subscription, with the generation of the attachment.
@@ -84,7 +84,7 @@ impl Presences {
         presence.is_some()
     }
 
-    /// What an attachment serves, unless it has given way.
+    /// Returns the life and generation that an attachment serves, unless it has been superseded.
     pub(super) fn served(&self, name: &SubscriptionName) -> Option<Served> {
         match lock(&self.all).get(name) {
             Some(Presence::Attached { served, signal, .. }) if !signal.is_superseded() => Some(*served),

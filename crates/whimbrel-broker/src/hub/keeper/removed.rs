@@ -1,4 +1,4 @@
-//! Messages that a log had, and has no more.
+//! Messages that have been removed from a log.
 
 use std::collections::BTreeMap;
 

@@ -1,10 +1,10 @@
-//! Where a broker keeps what is durable.
+//! The folder in which a broker stores durable data.
 
 use std::path::PathBuf;
 
 use crate::store::StoreSettings;
 
-/// Where durable channels and subscriptions are kept.
+/// The store of durable channels and subscriptions.
 #[derive(Clone, Debug)]
 pub struct StorePlace {
     /// The folder, or why there is none.

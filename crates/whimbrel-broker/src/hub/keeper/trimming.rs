@@ -49,7 +49,7 @@ impl Hub {
             match self.trim_log(&store, room) {
                 Ok(Trimmed { uncovered: 0, .. }) => {}
                 Ok(Trimmed { uncovered, .. }) => told.push(format!(
-                    "the channel `{}`: {uncovered} messages that a durable subscription had not got went by a limit",
+                    "the channel `{}`: {uncovered} messages that a durable subscription had not received were removed by a limit",
                     room.name()
                 )),
                 Err(error) => told.push(error.to_string()),

@@ -1,11 +1,11 @@
-//! Changes in how subscriptions get on.
+//! Changes in the condition of subscriptions.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::subscriber::SubscriberRecord;
 
-/// A change in how a subscription gets on.
+/// A change in the condition of a subscription.
 #[derive(Clone, Debug)]
 pub enum Change {
     /// It became slow.

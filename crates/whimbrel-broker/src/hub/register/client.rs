@@ -1,4 +1,4 @@
-//! How a client is named to those who run the broker.
+//! The name of a client in reports to operators.
 
 use std::net::SocketAddr;
 
@@ -15,7 +15,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client with this name, of which no more is kept than reports need.
+    /// Creates a client with this name; it keeps only what reports need.
     pub fn new(name: &str, address: Option<SocketAddr>) -> Self {
         Self { name: shortened(name), address }
     }

@@ -1,4 +1,4 @@
-//! The register: all subscriptions and publishers, and how they get on.
+//! The register: all subscriptions and publishers, and their condition.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -2,5 +2,5 @@
 
 use std::time::Duration;
 
-/// How often a broker looks at how its clients get on.
+/// The interval at which a broker checks its clients.
 pub const LOOK: Duration = Duration::from_secs(1);

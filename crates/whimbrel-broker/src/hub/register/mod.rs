@@ -1,4 +1,4 @@
-//! The clients of a broker as those who run it see them: who subscribes and publishes, and how they get on.
+//! The clients of a broker as its operators see them: who subscribes and publishes, and in which condition each is.
 //!
 //! Nothing here is on the way of a message. A subscription's own task counts what it reads, in its own record; whoever reports adds up. The
 //! register's lock is held to come, to leave and to report.

@@ -33,7 +33,7 @@ impl PublisherRecord {
         &self.client
     }
 
-    /// How long ago it began to publish.
+    /// Returns the time since it began to publish.
     pub fn age(&self, now: Time) -> Duration {
         now.since(self.since)
     }

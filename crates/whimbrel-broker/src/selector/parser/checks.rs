@@ -69,10 +69,10 @@ impl<'a> Parser<'a> {
             Shape::Condition | Shape::Boolean => {}
             Shape::Name => self.emit(Op::Holds)?,
             Shape::Number => {
-                return Err(self.types(part.at, "a number is no condition: compare it with something"));
+                return Err(self.types(part.at, "a number is not a condition: compare it with something"));
             }
             Shape::Text => {
-                return Err(self.types(part.at, "a string is no condition: compare it with something"));
+                return Err(self.types(part.at, "a string is not a condition: compare it with something"));
             }
         }
         Ok(Part { shape: Shape::Condition, ..part })

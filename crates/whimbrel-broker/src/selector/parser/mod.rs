@@ -175,8 +175,7 @@ impl<'a> Parser<'a> {
             }
         }
         if comparison(self.next.kind).is_some() {
-            return Err(self
-                .types(self.next.at, "what has been compared is a condition; it cannot be compared again"));
+            return Err(self.types(self.next.at, "a comparison is a condition; it cannot be compared again"));
         }
         Ok(Part { shape: Shape::Condition, ..left })
     }

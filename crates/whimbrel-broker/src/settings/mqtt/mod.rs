@@ -23,7 +23,7 @@ const LEAST_PACKET: u64 = 1 << 10;
 /// The longest packet of the protocol, bytes.
 const LONGEST_PACKET: u64 = (256 << 20) - 1;
 
-/// Where clients of MQTT 3.1.1 and 5 come in.
+/// The addresses for MQTT 3.1.1 and 5 clients.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MqttSection {
@@ -53,7 +53,7 @@ pub struct MqttSection {
     pub users: Vec<UserSection>,
 }
 
-/// How clients of MQTT are served.
+/// The service for MQTT clients.
 #[derive(Debug)]
 pub struct MqttPlan {
     /// The addresses, in the order of the file.
@@ -155,7 +155,7 @@ impl MqttSection {
         Ok(doors.collect())
     }
 
-    /// The limits.
+    /// Returns the limits.
     ///
     /// # Errors
     /// A limit makes no sense.

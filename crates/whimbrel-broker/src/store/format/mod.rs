@@ -6,7 +6,8 @@
 //! ```
 //!
 //! Integers are little-endian, and checksums CRC-32C. The head's checksum begins with the segment's random *salt* and the record's own
-//! offset, so nobody can publish bytes that look like a record, and a record elsewhere is none. *Synchronised* says how far the file was on disk
+//! offset, so nobody can publish bytes that look like a record, and a record at another place is invalid. *Synchronised* says how far the
+//! file was on disk
 //! when the record was written. A bad record below what a later one says so is damage; one above is a write that was not finished.
 
 mod head;

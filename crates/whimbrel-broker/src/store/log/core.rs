@@ -33,14 +33,14 @@ pub struct Figures {
     pub segments: usize,
     /// The bytes of all segments.
     pub bytes: u64,
-    /// When the oldest message arrived, milliseconds since 1970. `None` if there is none.
+    /// The arrival time of the oldest message, milliseconds since 1970. `None` if the log is empty.
     pub oldest_ms: Option<u64>,
     /// The groups that were written since the log was opened. Each was synchronised once if `sync` is `always`.
     pub groups: u64,
 }
 
 impl Log {
-    /// The channel.
+    /// Returns the channel.
     pub fn channel(&self) -> ChannelId {
         self.shared.channel
     }
@@ -77,7 +77,7 @@ impl Log {
         }
     }
 
-    /// The position of the next message.
+    /// Returns the position of the next message.
     pub fn end(&self) -> Position {
         Position(lock(&self.shared.segments).end())
     }
@@ -87,7 +87,7 @@ impl Log {
         self.shared.listener.set(listener);
     }
 
-    /// The position of a message; `None` if it is not there.
+    /// Returns the position of a message; `None` if it is not there.
     ///
     /// # Errors
     /// An index cannot be read.
@@ -108,7 +108,7 @@ impl Log {
         Ok(None)
     }
 
-    /// All that is stored, by origin and sequence: what a channel's buffer has to know after a start.
+    /// Returns all that is stored, by origin and sequence: what a channel's buffer has to know after a start.
     ///
     /// # Errors
     /// An index cannot be read.

@@ -1,4 +1,4 @@
-//! Where a subscription has to begin to read.
+//! The position from which a subscription has to read.
 
 use whimbrel_pubsub::coverage::Range;
 use whimbrel_pubsub::message::Origin;
@@ -9,7 +9,7 @@ use super::core::Log;
 use crate::locking::lock;
 
 impl Log {
-    /// The position of the first message that is not covered, or the end. `lowest` says the lowest sequence of a range that is not
+    /// Returns the position of the first message that is not covered, or the end. `lowest` says the lowest sequence of a range that is not
     /// covered. It reads the index of each full segment up to there, so it may take a while.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Where the messages of a segment are.
+//! The index of a segment: the positions of its messages.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Where appends wait for the writer.
+//! The queue in which appends wait for the writer.
 
 use std::sync::{Condvar, Mutex};
 use std::time::Instant;

@@ -12,7 +12,7 @@ use super::window::Window;
 use crate::locking::lock;
 use crate::store::format::{Kind, parse_message};
 
-/// How much a batch has at most. The first record comes whatever its length.
+/// The most that a batch holds. The first record is included whatever its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Most {
     /// Messages. Default: 1,000.
@@ -32,7 +32,7 @@ impl Default for Most {
 pub struct Batch {
     /// The records. None at the end of the log.
     pub records: Vec<Record>,
-    /// Where to go on.
+    /// The position to continue from.
     pub next: Position,
 }
 
@@ -104,7 +104,7 @@ fn fill(window: &mut Window<'_>, place: &Place, wanted: u64, most: Most) -> Resu
                 break;
             }
             let Some(entry) = parse_message(body) else {
-                return Err(damaged(found.offset, "the record is no message"));
+                return Err(damaged(found.offset, "the record is not a message"));
             };
             batch.records.push(Record { position: Position(position), entry });
             batch.next = Position(position + 1);

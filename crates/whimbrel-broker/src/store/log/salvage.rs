@@ -20,7 +20,7 @@ pub struct Salvaged {
     pub messages: u64,
     /// The bytes that could not.
     pub lost_bytes: u64,
-    /// Where the damaged file is now.
+    /// The new place of the damaged file.
     pub former: PathBuf,
 }
 

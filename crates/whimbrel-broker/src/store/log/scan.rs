@@ -123,13 +123,13 @@ pub(super) fn read<'a>(
         return Ok(Err("the file ends within a record"));
     };
     let Some(head) = bytes.first_chunk().and_then(|bytes| Head::parse(bytes, salt, offset)) else {
-        return Ok(Err("the head of a record is not as it was written"));
+        return Ok(Err("the header of a record is corrupt"));
     };
     let found = Found { head, offset };
     let Some(body) = window.at(found.body(), head.length as usize)? else {
         return Ok(Err("the file ends within a record"));
     };
-    Ok(if head.has(body) { Ok((found, body)) } else { Err("a record is not as it was written") })
+    Ok(if head.has(body) { Ok((found, body)) } else { Err("a record is corrupt") })
 }
 
 /// The length of a file, as far as offsets reach.

@@ -45,7 +45,7 @@ impl Shared {
             Ok(None) => Err(StoreError::Damaged(Damage {
                 file: full.file.clone(),
                 offset: full.summary.runs.into(),
-                why: "the segment's index is not as it was written",
+                why: "the segment's index is corrupt",
                 resume: None,
             })),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound && !self.has(full.opening.first) => {

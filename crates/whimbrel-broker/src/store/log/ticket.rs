@@ -99,7 +99,7 @@ impl Ticket {
         }
     }
 
-    /// The outcome, if there is one already.
+    /// Returns the outcome, if there is one already.
     pub fn outcome(&self) -> Option<Result<Position, AppendError>> {
         self.state().outcome.as_ref().map(|outcome| outcome.of(self.place))
     }

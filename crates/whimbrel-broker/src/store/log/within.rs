@@ -1,4 +1,4 @@
-//! Which messages of an origin a log has.
+//! The messages of an origin that a log has.
 
 use whimbrel_pubsub::coverage::{Range, Ranges};
 use whimbrel_pubsub::message::Origin;
@@ -40,7 +40,7 @@ impl Log {
         Ok((found, true))
     }
 
-    /// The names of the messages between two positions, as the index has them.
+    /// Returns the names of the messages between two positions, as the index has them.
     ///
     /// # Errors
     /// An index cannot be read.

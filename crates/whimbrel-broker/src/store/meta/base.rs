@@ -193,7 +193,7 @@ fn read(overlay: Overlay) -> Result<Found, Error> {
     };
     let transaction = database.begin_read()?;
     let facts = match transaction.open_table(tables::FACTS) {
-        Err(TableError::TableDoesNotExist(_)) => return Ok(Found::Wrong("it is no database of a broker")),
+        Err(TableError::TableDoesNotExist(_)) => return Ok(Found::Wrong("it is not a broker's database")),
         facts => facts?,
     };
     match facts.get(tables::FACT_VERSION)?.map(|version| version.value()) {

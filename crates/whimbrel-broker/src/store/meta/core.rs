@@ -31,7 +31,7 @@ impl Meta {
         Base::check(file)
     }
 
-    /// The broker's own id. If there is none yet, it is `fresh`, which should be random or configured.
+    /// Returns the broker's own id. If there is none yet, it is `fresh`, which should be random or configured.
     ///
     /// # Errors
     /// The id cannot be written.
@@ -46,7 +46,7 @@ impl Meta {
         Ok(fresh)
     }
 
-    /// All durable subscriptions, by name.
+    /// Returns all durable subscriptions, by name.
     pub fn subscriptions(&self) -> Vec<Arc<DurableSubscription>> {
         self.writer.state().subscriptions().cloned().collect()
     }
@@ -90,7 +90,7 @@ impl Meta {
         Ok(true)
     }
 
-    /// The memory that a subscription was ended.
+    /// Returns the record that a subscription was ended.
     pub fn tombstone(&self, name: &SubscriptionName) -> Option<Tombstone> {
         self.writer.state().tombstone(name)
     }
@@ -154,7 +154,8 @@ impl Meta {
         Ok(closed)
     }
 
-    /// How many messages of a range some durable subscription of the channel does not cover: what [`Log::trim`](crate::store::Log::trim) asks.
+    /// Returns the number of messages of a range that some durable subscription of the channel does not cover: what
+    /// [`Log::trim`](crate::store::Log::trim) asks.
     pub fn uncovered(&self, channel: ChannelId, origin: Origin, range: Range) -> u64 {
         self.writer.state().uncovered(channel, origin, range)
     }
@@ -169,7 +170,7 @@ impl Meta {
         Ok(())
     }
 
-    /// The origins that were seen in a channel, each with its highest sequence.
+    /// Returns the origins that were seen in a channel, each with its highest sequence.
     pub fn seen(&self, channel: ChannelId) -> Vec<(Origin, u64)> {
         self.writer.state().seen(channel)
     }

@@ -17,7 +17,7 @@ pub enum MetaError {
     Store(#[from] StoreError),
     /// The database is damaged.
     #[error("{}: the database is damaged: {why}. It was not changed. Restore it from a copy; without one, move it away: \
-        durable subscriptions then begin anew, last values are forgotten, and messages stay", file.display())]
+        durable subscriptions then start over, last values are forgotten, and messages stay", file.display())]
     Damaged {
         /// The file.
         file: PathBuf,
@@ -43,8 +43,7 @@ pub enum MetaError {
     Owner(SubscriptionName),
     /// A higher generation is known.
     #[error(
-        "the durable subscription {name} was used with generation {known} already, and this is {given}: \
-        another client has taken it over"
+        "the durable subscription {name} was already used with generation {known}, and this is {given}: another client has taken it over"
     )]
     Outdated {
         /// The subscription.
@@ -55,7 +54,7 @@ pub enum MetaError {
         known: u64,
     },
     /// A name cannot be used.
-    #[error("a durable subscription's name has 1 to 255 bytes and no control characters; this one does not")]
+    #[error("a durable subscription's name must have 1 to 255 bytes and no control characters")]
     Name,
     /// A part of a subscription is too long.
     #[error("the {what} has {bytes} bytes; at most {most} are allowed")]
@@ -68,9 +67,9 @@ pub enum MetaError {
         most: usize,
     },
     /// There are too many of something.
-    #[error("there are {most} {what} already")]
+    #[error("there are already {most} {what}")]
     TooMany {
-        /// What.
+        /// The kind of entry.
         what: &'static str,
         /// How many.
         most: usize,

@@ -39,7 +39,7 @@ pub enum Fact {
         name: SubscriptionName,
         /// Its life.
         life: Life,
-        /// How long that is still remembered.
+        /// The time for which that is still remembered.
         left: Duration,
     },
 }
@@ -53,7 +53,7 @@ pub(super) enum Change {
 }
 
 impl Fact {
-    /// The subscription.
+    /// Returns the subscription.
     pub fn name(&self) -> &SubscriptionName {
         match self {
             Self::Kept(subscription) => &subscription.name,
@@ -63,22 +63,22 @@ impl Fact {
 }
 
 impl Meta {
-    /// The knowledge about a name.
+    /// Returns the knowledge about a name.
     pub fn known(&self, name: &SubscriptionName) -> Known {
         self.writer.state().known(name)
     }
 
-    /// The channels of a subscription that is there, or was ended since this run began.
+    /// Returns the channels of a subscription that is there, or was ended since this run began.
     pub fn channels_of(&self, name: &SubscriptionName) -> Option<Vec<ChannelId>> {
         self.writer.state().channels_of(name).map(<[_]>::to_vec)
     }
 
-    /// Whether a subscription is there and selects this, by the [digest](DurableSubscription::selects).
+    /// Returns whether a subscription is there and selects this, by the [digest](DurableSubscription::selects).
     pub fn has_selection(&self, name: &SubscriptionName, selects: u64) -> bool {
         self.writer.state().has_selection(name, selects)
     }
 
-    /// All that is known about a name. `wall_ms` is the time of day, milliseconds since 1970.
+    /// Returns all that is known about a name. `wall_ms` is the time of day, milliseconds since 1970.
     pub fn facts_of(&self, name: &SubscriptionName, wall_ms: u64) -> Vec<Fact> {
         let state = self.writer.state();
         if let Some(subscription) = state.subscription(name) {
@@ -102,7 +102,7 @@ impl Meta {
         ended.into_iter().collect()
     }
 
-    /// The next names behind `after` of subscriptions that are there or were ended, at most `most`.
+    /// Returns the next names behind `after` of subscriptions that are there or were ended, at most `most`.
     pub fn names_after(&self, after: Option<&SubscriptionName>, most: usize) -> Vec<SubscriptionName> {
         self.writer.state().names_after(after, most)
     }

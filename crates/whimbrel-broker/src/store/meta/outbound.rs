@@ -21,7 +21,7 @@ pub struct MessageName {
     pub subscription: SubscriptionName,
     /// The channel.
     pub channel: ChannelId,
-    /// Where the message entered.
+    /// The place at which the message entered.
     pub origin: Origin,
     /// Its number there.
     pub sequence: u64,

@@ -24,12 +24,12 @@ impl Meta {
         self.writer.write_later();
     }
 
-    /// Whether few enough values wait to be written. More do only while the disk takes nothing.
+    /// Returns whether few enough values wait to be written. More do only while the disk takes nothing.
     pub fn has_room_for_values(&self) -> bool {
         self.writer.state().values.unwritten() < MOST_UNWRITTEN
     }
 
-    /// The last values of a channel, for a start.
+    /// Returns the last values of a channel, for a start.
     ///
     /// # Errors
     /// They cannot be written or read.
@@ -44,7 +44,7 @@ impl Meta {
         self.writer.write_later();
     }
 
-    /// How far the last values speak for the channel's log. `None`: that was never noted.
+    /// Returns the position up to which the last values cover the channel's log. `None`: it was never recorded.
     pub fn values_until(&self, channel: ChannelId) -> Option<Position> {
         self.writer.state().values.marked(channel).map(Position)
     }

@@ -16,7 +16,7 @@ use super::written::Written;
 const MOST_SESSIONS: usize = 100_000;
 
 impl Meta {
-    /// All sessions, with the messages at QoS 2 that were not released.
+    /// Returns all sessions, with the messages at QoS 2 that were not released.
     ///
     /// # Errors
     /// They cannot be written or read.
@@ -34,12 +34,12 @@ impl Meta {
         self.writer.session(name)
     }
 
-    /// Whether a session is kept.
+    /// Returns whether a session is kept.
     pub fn has_session(&self, name: &[u8]) -> bool {
         self.writer.state().has_session(name)
     }
 
-    /// The sessions whose time was over at `wall_ms`.
+    /// Returns the sessions whose time was over at `wall_ms`.
     pub fn ended_sessions(&self, wall_ms: u64) -> Vec<Vec<u8>> {
         self.writer.state().ended_sessions(wall_ms)
     }

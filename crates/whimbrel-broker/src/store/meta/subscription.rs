@@ -32,7 +32,7 @@ impl SubscriptionName {
         if is_name { Ok(Self(name.to_owned())) } else { Err(MetaError::Name) }
     }
 
-    /// The text.
+    /// Returns the text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -57,14 +57,14 @@ pub struct DurableSubscription {
     pub selector: Option<String>,
     /// The durable channels that the filter reaches. Their segments wait for this subscription.
     pub channels: Vec<ChannelId>,
-    /// How often it was attached. The higher of two wins.
+    /// The number of times it was attached. The higher of two wins.
     pub generation: u64,
     /// When it was made, as [`Life`] counts. It tells it from others that had the same name.
     pub born: u64,
 }
 
 impl DurableSubscription {
-    /// Its life.
+    /// Returns its life.
     pub fn life(&self) -> Life {
         Life { born: self.born, generation: self.generation }
     }

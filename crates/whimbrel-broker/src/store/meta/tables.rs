@@ -39,7 +39,7 @@ pub(super) const OUTBOUND: TableDefinition<'_, (&[u8], u16), &[u8]> = TableDefin
 /// The name of the version in [`FACTS`].
 pub(super) const FACT_VERSION: &str = "version";
 const FACT_BROKER: &str = "broker";
-/// How the names begin of positions in logs for which the last values speak. The channel follows.
+/// The prefix of the names of log positions that the last values cover. The channel follows.
 const VALUES_UNTIL: &str = "values until ";
 
 type Done = Result<(), Error>;

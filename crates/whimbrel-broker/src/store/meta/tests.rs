@@ -253,7 +253,7 @@ fn a_newer_database_and_another_program_s_are_refused() {
     fs::remove_file(&path).unwrap();
     drop(redb::Database::create(&path).unwrap());
     let error = Meta::open(&path, NEVER).unwrap_err().to_string();
-    assert!(error.contains("no database of a broker"), "{error}");
+    assert!(error.contains("not a broker's database"), "{error}");
 }
 
 #[test]

@@ -30,7 +30,7 @@ impl Written {
         self.rounds.wait_for(|last| last.number >= round).await.ok();
     }
 
-    /// The outcome, if it is known. After an error the changes wait on, and are tried again.
+    /// Returns the outcome, if it is known. After an error the changes wait on, and are tried again.
     pub fn outcome(&self) -> Option<Result<(), MetaError>> {
         let last = self.rounds.borrow();
         if last.number >= self.round {

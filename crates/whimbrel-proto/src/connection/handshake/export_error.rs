@@ -8,12 +8,12 @@ use crate::crypto::MOST_EXPORTED;
 pub enum ExportError {
     /// The handshake is not over, so the peer may be anybody.
     #[error(
-        "the peer is not proven yet: the side that connects waits until it is established, the other for the first message"
+        "the peer is not authenticated yet: the client must wait until the connection is established, the server for the first message"
     )]
     NotProven,
     /// HKDF gives no more at once.
     #[error(
-        "at most {MOST_EXPORTED} bytes can be exported at once: ask for less, or several times with other labels"
+        "at most {MOST_EXPORTED} bytes can be exported at once: export less, or export several times with different labels"
     )]
     TooLong,
 }

@@ -33,7 +33,7 @@ pub enum CloseReason {
     )]
     HandshakeTimedOut,
     /// The peer's key was revoked, or removed from the list of admitted keys.
-    #[error("the peer's key is not let in any more")]
+    #[error("the peer's key is no longer allowed")]
     Revoked,
     /// This side suspended the session. [`Connection::take_suspended`](crate::Connection::take_suspended) returns it.
     #[error("suspended")]
@@ -42,16 +42,16 @@ pub enum CloseReason {
     #[error("the peer suspended the session and did not resume it in time")]
     WaitExpired,
     /// The peer suspended the session, but too many of its sessions are suspended already.
-    #[error("the peer suspended the session, and may not have so many suspended")]
+    #[error("the peer suspended the session, but already has as many suspended as it may")]
     WaitRefused,
     /// The suspended state was resumed before. Each state can be resumed only once.
-    #[error("this suspended session was resumed before")]
+    #[error("this suspended session has already been resumed")]
     AlreadyResumed,
     /// The peer no longer keeps the suspended session.
-    #[error("the peer did not keep the suspended session for so long")]
+    #[error("the suspended session has expired at the peer")]
     ResumeExpired,
     /// The peer has no such session, or it belongs to another key.
-    #[error("the peer knows no such suspended session of this key")]
+    #[error("the peer has no such suspended session for this key")]
     UnknownSession,
     /// The handshake failed.
     #[error("handshake failed: {0}")]

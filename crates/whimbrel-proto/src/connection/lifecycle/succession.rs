@@ -184,5 +184,5 @@ impl Succession {
     }
 }
 
-/// As many connections are pending as may be.
+/// The maximum number of connections is pending.
 pub(in crate::connection) struct TooManyPending;

@@ -48,10 +48,10 @@ pub enum SuspendError {
     #[error("there is no connection yet: suspend once it is established")]
     NotEstablished,
     /// The session is closing, or being suspended already.
-    #[error("the session is closing or being suspended already")]
+    #[error("the session is already closing or being suspended")]
     Closing,
     /// The client gave the session no id, by which it could be resumed.
-    #[error("the peer named no session: it is too old to resume one")]
+    #[error("the peer's version is too old to resume sessions")]
     NoSession,
 }
 

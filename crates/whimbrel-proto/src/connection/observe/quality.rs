@@ -72,7 +72,7 @@ pub struct QualityChange {
 
 /// More than [`MAX_THRESHOLDS`] thresholds were set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("too many thresholds: a connection watches {MAX_THRESHOLDS}")]
+#[error("too many thresholds: a connection watches at most {MAX_THRESHOLDS}")]
 pub struct TooManyThresholds;
 
 /// The watched thresholds, and which figures are above theirs. Every figure begins below.

@@ -21,13 +21,13 @@ pub enum OpenPathError {
     #[error("only the side that connected opens paths; announce the address, and the client opens one to it")]
     NotClient,
     /// The handshake is not complete, or the peer has given no ids for further paths yet.
-    #[error("no further path can be opened yet: the peer has given no ids for one")]
+    #[error("cannot open another path yet: the peer has not issued connection IDs for it")]
     NotReady,
     /// There are as many paths as the settings allow.
-    #[error("there are as many paths as `max_paths` allows")]
+    #[error("the connection already has as many paths as `max_paths` allows")]
     TooMany,
     /// The connection is over, or its peer is out of reach or suspended.
-    #[error("the connection is over or its peer away: open paths once it is reattached or resumed")]
+    #[error("the connection has ended or its peer is away: open paths once it is reattached or resumed")]
     Away,
 }
 

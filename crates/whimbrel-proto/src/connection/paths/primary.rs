@@ -30,7 +30,7 @@ pub(in crate::connection) const MARGIN_EIGHTHS: u64 = 9;
 #[non_exhaustive]
 pub enum SetPrimaryError {
     /// The path was closed, or never opened.
-    #[error("there is no such path: `stats` lists those there are")]
+    #[error("there is no such path: `stats` lists the current ones")]
     NoPath,
     /// The connection is ending.
     #[error("the connection is closing")]

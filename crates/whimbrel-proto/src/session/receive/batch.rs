@@ -6,7 +6,7 @@ use super::inbox::Unread;
 use crate::session::message::Message;
 use crate::{Service, StreamId, Tag};
 
-/// A batch of messages that were read. It keeps its memory when it is filled again and again. Small messages that
+/// A batch of messages that were read. It keeps its memory when it is refilled. Small messages that
 /// arrived together stay in one buffer and are borrowed one after the other. At millions of messages a second,
 /// reference counting for each one would cost more than everything else.
 #[derive(Clone, Debug, Default)]

@@ -22,11 +22,11 @@ pub(super) const OLDEST_VERSION: u8 = 3;
 #[non_exhaustive]
 pub enum SnapshotError {
     /// The bytes are not a snapshot.
-    #[error("these bytes are no suspended session")]
+    #[error("these bytes are not a suspended session")]
     NotOne,
     /// It was written by another version of the program.
     #[error(
-        "the suspended session was written in format {found}, this program reads {OLDEST_VERSION} to {SNAPSHOT_VERSION}: resume it with the version that wrote it"
+        "the suspended session was written in format {found}, but this program reads {OLDEST_VERSION} to {SNAPSHOT_VERSION}: resume it with the version that wrote it"
     )]
     Version {
         /// The format it was written in.

@@ -32,7 +32,7 @@ impl Session {
     }
 
     /// Restores a session from the bytes that [`Session::snapshot`] returned `suspended_for` ago by the wall clock. Lifetimes
-    /// have run on meanwhile. Events start anew, so unread messages are announced once more.
+    /// have run on meanwhile. Events start over, so unread messages are announced once more.
     ///
     /// # Errors
     /// Returns a [`SnapshotError`]. A session is never restored in part.

@@ -28,8 +28,7 @@ pub(crate) enum DialError {
     #[error("cannot connect to {address} over TCP: {error}")]
     Connect { address: SocketAddr, error: io::Error },
     #[error(
-        "{address} was connected to, but has not proven the key in the URL ({why}). Check that the URL has the listener's key, that the \
-         listener knows ours, {own}, and listens with the connector tcp, and that both ends have the same pre-shared key, or none"
+        "{address} answered, but has not proven the key in the URL ({why}). Check that the URL has the listener's key, and that the listener knows ours, {own}. The listener must use the connector tcp, and both ends need the same pre-shared key, or none"
     )]
     Handshake { address: SocketAddr, why: String, own: PublicKey },
 }

@@ -16,7 +16,7 @@ pub(super) const WINDOW: usize = 1 << 20;
 #[derive(Debug)]
 pub(super) struct IncomingHalf {
     bytes: BytesMut,
-    /// How it ended: with a code if early.
+    /// Its end: with a code if early.
     end: Option<Option<u64>>,
     /// All bytes that have come, and all that may.
     arrived: u64,

@@ -28,7 +28,7 @@ pub(super) enum HandshakeError {
     /// A stranger, or somebody with another key.
     #[error("the other end has not proven its key")]
     Noise(#[from] snow::Error),
-    #[error("the other end is not let in")]
+    #[error("the other end is not allowed to connect")]
     NotAdmitted,
     #[error("the other end speaks another protocol")]
     OtherProtocol,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::unpack::Position;
 use crate::compress::{DictionaryId, Method};
 
-/// The state that another process needs to go on with a compressed flow. Both of its contexts begin anew.
+/// The state that another process needs to go on with a compressed flow. Both of its contexts start over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Paused {
     pub(crate) method: Method,

@@ -35,7 +35,7 @@ impl LinkBytes {
 /// A byte stream whose bytes are compressed in both directions, in pieces.
 ///
 /// Each write can be read at once at the other end. It holds what it has compressed of one write, and what it has read and
-/// not yet undone; it undoes no more at a time than it hands on.
+/// not yet undone; it decompresses only as much at a time as it hands on.
 #[derive(Debug)]
 pub struct Compressed<C> {
     inner: C,

@@ -19,7 +19,7 @@ use crate::policy::{Decision, Dscp, FlowKey, Origin, Protocol, Rule, Rules, WayI
 use crate::protocol::{Compression, Manner, Target};
 use crate::relay::{Flows, Limits, Peer, Peers, Roster, SessionContext, cap_of};
 
-/// Where flows go, and what they may take, with what is known of how they come in. Cheap to clone.
+/// The entry of flows: their peers and limits, and their origin. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Ingress(Arc<Inner>, Origin);
 

@@ -20,12 +20,12 @@ pub enum KernelError {
         /// The package that has it on most systems.
         package: &'static str,
     },
-    /// As many instances run as there can be.
-    #[error("16 proxies intercept traffic on this host already, which is the most: end one")]
+    /// The maximum number of instances is running.
+    #[error("16 proxies already intercept traffic on this host, which is the maximum: stop one")]
     TooMany,
     /// Hosts behind an interface reach nothing through this one.
     #[error(
-        "this host forwards nothing of `{0}`, so nothing is there to intercept: run `sysctl net.ipv4.ip_forward=1` (and `net.ipv6.conf.all.forwarding=1` for IPv6)"
+        "this host does not forward traffic from `{0}`, so there is nothing to intercept: run `sysctl net.ipv4.ip_forward=1` (and `net.ipv6.conf.all.forwarding=1` for IPv6)"
     )]
     NoForwarding(String),
     /// A program says no.

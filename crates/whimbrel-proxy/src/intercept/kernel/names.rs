@@ -1,5 +1,5 @@
-//! The names, marks and numbers of tables that an instance calls its own in the kernel. Several instances can run beside
-//! one another, so each has its own; and whoever finds one knows whose it is.
+//! The names, marks and numbers of tables that an instance calls its own in the kernel. Several instances can run at once, so each has its
+//! own names, and these identify their owner.
 
 use std::net::SocketAddr;
 

@@ -17,19 +17,19 @@ pub enum TproxyError {
     #[error(transparent)]
     Kernel(#[from] KernelError),
     /// Another program has the port.
-    #[error("another program has port {0} on loopback: end that program, or set another [in.tproxy] port")]
+    #[error("another program uses port {0} on loopback: stop that program, or set another [in.tproxy] port")]
     Port(u16),
     /// The kernel would drop what it is handed.
     #[error("the kernel drops SYNs that were held: run `sysctl net.ipv4.conf.all.rp_filter=2`")]
     ReversePath,
     /// A setting changed on which the flows that go on depend.
     #[error(
-        "[in.tproxy] {0}: the running proxy intercepts with {1}, which cannot change while its flows go on: write that, or stop it first"
+        "[in.tproxy] {0}: the running proxy intercepts with {1}, which cannot change while its flows continue: keep that value, or stop the proxy first"
     )]
     Keeps(&'static str, String),
     /// Its flows would end.
     #[error(
-        "the running proxy intercepts traffic, and this file has no [in.tproxy]: its flows would end, so stop it first"
+        "the running proxy intercepts traffic, but this file has no [in.tproxy]: its flows would end, so stop the proxy first"
     )]
     Without,
 }

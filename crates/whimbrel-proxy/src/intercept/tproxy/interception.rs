@@ -138,7 +138,7 @@ impl Interception {
         move |names| ruleset(names, &settings, has_ipv6, ingress.rules().all())
     }
 
-    /// Returns what serves programs, for ever, by these settings. `tell` hears if somebody took the table away, or if it
+    /// Returns a future that serves programs by these settings and never ends. `tell` hears if somebody took the table away, or if it
     /// could not be changed.
     ///
     /// # Errors
@@ -192,7 +192,7 @@ async fn change(
     let changing = Arc::clone(kernel);
     let changed = spawn_blocking(move || changing.change(wanted)).await;
     if !matches!(changed, Ok(Ok(()))) {
-        tell("what is intercepted could not be changed: it stays as it was");
+        tell("cannot change what is intercepted, so it stays as it was");
     }
 }
 

@@ -35,7 +35,7 @@ pub struct TproxySettings {
 /// A mistake in these settings.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TproxyMistake {
-    /// There is nothing to intercept.
+    /// Nothing is named to intercept.
     #[error("[in.tproxy] intercepts nothing: name `interfaces`, or set `output = true`")]
     Nothing,
     /// No interface can be called so.
@@ -44,10 +44,12 @@ pub enum TproxyMistake {
     )]
     Interface(String),
     /// Marks would run into others.
-    #[error("[in.tproxy] mark: {0:#x} is no first of 256 marks: its last byte must be 0 and the rest not")]
+    #[error(
+        "[in.tproxy] mark: {0:#x} is not the first of 256 marks: its last byte must be 0, and the others must not"
+    )]
     Mark(u32),
     /// The port must be known to the kernel's rules.
-    #[error("[in.tproxy] port: it may not be 0")]
+    #[error("[in.tproxy] port: it must not be 0")]
     Port,
 }
 
@@ -115,7 +117,7 @@ mod tests {
             (TproxySettings { interfaces: vec!["a\" accept".into()], ..good.clone() }, "is not the name"),
             (TproxySettings { interfaces: vec!["a".repeat(16)], ..good.clone() }, "is not the name"),
             (TproxySettings { mark: 0x101, ..good.clone() }, "0x101"),
-            (TproxySettings { port: 0, ..good }, "may not be 0"),
+            (TproxySettings { port: 0, ..good }, "must not be 0"),
         ] {
             let error = wrong.check().unwrap_err().to_string();
             assert!(error.contains(part), "{error}");

@@ -19,19 +19,19 @@ pub enum TunError {
     )]
     NoTun(std::io::Error),
     /// Another program has an interface of this name.
-    #[error("another program has an interface `{0}`: end that program, or delete or rename the interface")]
+    #[error("another program has an interface `{0}`: stop that program, or delete or rename the interface")]
     Name(String),
     /// No network is of a family that this host has.
     #[error("[in.tun] routes names IPv6 networks only, and this host has no IPv6")]
     NoFamily,
     /// A setting changed on which the flows that go on depend.
     #[error(
-        "[in.tun] {0}: the running proxy intercepts with {1}, which cannot change while its flows go on: write that, or stop it first"
+        "[in.tun] {0}: the running proxy intercepts with {1}, which cannot change while its flows continue: keep that value, or stop the proxy first"
     )]
     Keeps(&'static str, String),
     /// Its flows would end.
     #[error(
-        "the running proxy has a TUN interface, and this file has no [in.tun]: its flows would end, so stop it first"
+        "the running proxy has a TUN interface, but this file has no [in.tun]: its flows would end, so stop the proxy first"
     )]
     Without,
     /// The parts that another process has handed over cannot be used.

@@ -172,7 +172,7 @@ impl TunInterception {
         Ok(check_forwarding(&settings.interfaces)?)
     }
 
-    /// Returns what serves programs, for ever, by these settings. Until it runs, and once it was dropped, connections are refused.
+    /// Returns a future that serves programs by these settings and never ends. Until it runs, and once it was dropped, connections are refused.
     /// `tell` hears if somebody took the interface away, or what is intercepted could not be changed.
     ///
     /// # Errors
@@ -211,7 +211,7 @@ impl TunInterception {
             // They may be those of another process.
             let changed = spawn_blocking(move || kernel.change(&settings)).await;
             if !matches!(changed, Ok(Ok(()))) {
-                tell("what is intercepted could not be changed: it stays as it was");
+                tell("cannot change what is intercepted, so it stays as it was");
             }
             service.run(tell).await;
         })
@@ -244,7 +244,7 @@ impl Service {
                 _ = look.tick() => programs.expire(),
                 _ = &mut gone, if is_there => {
                     is_there = false;
-                    tell("the TUN interface was taken away, so nothing is intercepted: start the proxy again");
+                    tell("the TUN interface was removed, so nothing is intercepted: start the proxy again");
                 }
             }
             while opening.try_join_next().is_some() {}

@@ -1,4 +1,4 @@
-//! Which stranger stands for which connection, as a table without sockets. To the kernel's TCP, each program is a
+//! The table of strangers, each of which stands for a connection. It has no sockets. To the kernel's TCP, each program is a
 //! stranger of its own; that end is not used again for as long as possible.
 
 use std::collections::HashMap;

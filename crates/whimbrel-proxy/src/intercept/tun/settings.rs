@@ -37,7 +37,7 @@ pub struct TunSettings {
     /// A network on this host's links, of which this host uses addresses for itself. Default 169.254.64.0/20.
     #[serde(with = "as_text")]
     pub own_ipv4: Ipv4Net,
-    /// The same in IPv6. Default fd57:4849:4d42::/48.
+    /// The same for IPv6. Default fd57:4849:4d42::/48.
     #[serde(with = "as_text")]
     pub own_ipv6: Ipv6Net,
 }
@@ -56,14 +56,14 @@ pub enum Stack {
 /// A mistake in these settings.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TunMistake {
-    /// There is nothing to intercept.
+    /// No network is named to intercept.
     #[error("[in.tun] intercepts nothing: name networks in `routes`, such as \"10.0.0.0/8\"")]
     Nothing,
     /// A network is to be intercepted and left alone.
-    #[error("[in.tun] {0} is in `routes` and in `except`: take it out of one of them")]
+    #[error("[in.tun] {0} is in `routes` and in `except`: remove it from one of them")]
     Both(IpNet),
     /// A network is left alone anyway.
-    #[error("[in.tun] except: {0} lies in none of `routes`, so nothing of it is intercepted: leave it out")]
+    #[error("[in.tun] except: {0} is not within any of `routes`, so it is not intercepted anyway: remove it")]
     NotWithin(IpNet),
     /// No interface can be called so.
     #[error(
@@ -71,16 +71,16 @@ pub enum TunMistake {
     )]
     Interface(String),
     /// Traffic without a mark is intercepted.
-    #[error("[in.tun] mark: it may not be 0, or the proxy would intercept what it sends by itself")]
+    #[error("[in.tun] mark: it must not be 0, or the proxy would intercept its own packets")]
     Mark,
     /// Its addresses would look as if they led to other hosts.
     #[error(
-        "[in.tun] own_ipv4: {0} is no part of 169.254.0.0/16 with at least 4,096 addresses, such as 169.254.64.0/20"
+        "[in.tun] own_ipv4: {0} is not a part of 169.254.0.0/16 with at least 4,096 addresses, such as 169.254.64.0/20"
     )]
     OwnV4(Ipv4Net),
     /// It is too small, or not for private use.
     #[error(
-        "[in.tun] own_ipv6: {0} is no part of fc00::/7 with at most 60 bits, such as fd57:4849:4d42::/48"
+        "[in.tun] own_ipv6: {0} is not a part of fc00::/7 with at most 60 bits, such as fd57:4849:4d42::/48"
     )]
     OwnV6(Ipv6Net),
 }
@@ -172,9 +172,9 @@ mod tests {
         for (wrong, part) in [
             (TunSettings::default(), "intercepts nothing"),
             (TunSettings { except: nets(&["10.0.0.7/8"]), ..good.clone() }, "10.0.0.0/8 is in `routes` and"),
-            (TunSettings { except: nets(&["11.0.0.0/8"]), ..good.clone() }, "11.0.0.0/8 lies in none"),
+            (TunSettings { except: nets(&["11.0.0.0/8"]), ..good.clone() }, "11.0.0.0/8 is not within any"),
             (TunSettings { interfaces: vec!["a b".into()], ..good.clone() }, "`a b` is not the name"),
-            (TunSettings { mark: 0, ..good.clone() }, "may not be 0"),
+            (TunSettings { mark: 0, ..good.clone() }, "must not be 0"),
             (
                 TunSettings { own_ipv4: "10.0.0.0/16".parse().unwrap(), ..good.clone() },
                 "own_ipv4: 10.0.0.0/16",

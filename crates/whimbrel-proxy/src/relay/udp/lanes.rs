@@ -1,4 +1,4 @@
-//! How datagrams leave: a lane for each manner in use, in which small ones may wait for others to travel with.
+//! The outgoing datagrams: a lane for each manner in use, in which small ones may wait for others to travel with.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -33,7 +33,7 @@ pub struct Subscribe {
     pub selector: Option<String>,
     /// Its kind: the state that is kept for it, and where it begins.
     pub kind: Kind,
-    /// How it gets what it missed.
+    /// The way in which it recovers missed messages.
     pub recover: Recover,
     /// Its treatment if it is too slow.
     pub slow: Slow,
@@ -48,19 +48,19 @@ pub enum Kind {
     SemiDurable {
         /// Its state's name.
         id: SubscriptionId,
-        /// How often it was attached. Of two devices with one state, the higher number is served.
+        /// The number of times it was attached. Of two devices with one state, the higher number is served.
         generation: u64,
-        /// The cluster of which the state is; `None` if it is new.
+        /// The cluster that the state belongs to; `None` if it is new.
         cluster: Option<ClusterId>,
-        /// Where it begins.
+        /// Its starting point.
         start: Start,
     },
     /// The brokers keep what it has not acknowledged.
     Durable {
         /// Its name.
         name: DurableName,
-        /// How often it was attached, this time included. 0: once more than the brokers know. A client that has attached it before
-        /// gives a higher one at each attempt.
+        /// The number of times it was attached, this time included. 0: once more than the brokers know. A client that has attached it
+        /// before gives a higher number at each attempt.
         generation: u64,
         /// The subscriber's coverage, acknowledged or not.
         coverage: Coverage,
@@ -70,18 +70,18 @@ pub enum Kind {
 /// The name of a durable subscription, 1 to [`LONGEST_NAME`] bytes. It belongs to the client's key.
 pub type DurableName = String;
 
-/// Where a semi-durable subscription begins.
+/// The starting point of a semi-durable subscription.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Start {
     /// With what is published from now on.
     Live,
     /// With all that is held.
     Held,
-    /// Behind what it has.
+    /// Behind the messages that it has.
     Coverage(Coverage),
 }
 
-/// How a subscription gets what it missed. Default: first.
+/// The way in which a subscription recovers missed messages. Default: first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Recover {
     /// Before what is new.
@@ -138,7 +138,7 @@ pub struct Subscribed {
 pub struct Attached {
     /// The selector and the channels.
     pub subscribed: Subscribed,
-    /// How often it was attached, this time included.
+    /// The number of times it was attached, this time included.
     pub generation: u64,
     /// The brokers of the cluster that have not confirmed that they keep it: what they take of publishers meanwhile may not come.
     pub unconfirmed: Vec<BrokerId>,
@@ -160,7 +160,7 @@ const MOST_BROKERS: usize = 1_024;
 const MOST_CHANNELS: usize = crate::coverage::MOST_CHANNELS;
 
 impl SubscriberFrame {
-    /// The frame as bytes.
+    /// Returns the frame as bytes.
     pub fn encode(&self) -> Bytes {
         let mut out = Vec::with_capacity(64);
         match self {
@@ -304,7 +304,7 @@ impl Kind {
 }
 
 impl SubscriptionFrame {
-    /// The frame as bytes. What is told is encoded by [`Telling`](super::Telling), too, which saves a list.
+    /// Returns the frame as bytes. What is told is encoded by [`Telling`](super::Telling), too, which saves a list.
     pub fn encode(&self) -> Bytes {
         let mut out = Vec::with_capacity(64);
         match self {

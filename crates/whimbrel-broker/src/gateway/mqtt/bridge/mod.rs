@@ -60,7 +60,7 @@ impl BridgeReports {
 }
 
 impl Bridges {
-    /// Builds these bridges. Another side that cannot be reached is tried again and again. `tell` tells people what they should know.
+    /// Builds these bridges. A remote broker that cannot be reached is retried. `tell` tells people what they should know.
     ///
     /// # Errors
     /// No channel has the topics of a rule for what goes out, or a limit is reached.

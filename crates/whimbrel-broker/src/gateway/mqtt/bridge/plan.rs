@@ -37,7 +37,7 @@ pub struct BridgePlan {
     pub client: String,
     /// The version.
     pub version: BridgeVersion,
-    /// The time without a packet after which the other side is asked whether it is there.
+    /// The time without a packet after which the other side is pinged.
     pub keep_alive: Duration,
     /// How long the other side is to keep what it has for this one.
     pub session: Duration,

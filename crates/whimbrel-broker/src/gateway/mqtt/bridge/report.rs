@@ -24,7 +24,7 @@ pub struct BridgeReport {
     pub connected_s: Option<f64>,
     /// The version of MQTT that is spoken, `5` or `3.1.1`.
     pub version: Option<String>,
-    /// How often a connection was made.
+    /// The number of connections made.
     pub connections: u64,
     /// Messages that were published here and that the bridge has yet to look at. Its rules may carry fewer.
     pub waiting: u64,
@@ -32,7 +32,7 @@ pub struct BridgeReport {
     pub sent: u64,
     /// Bytes of them, as packets. Those that were sent again count again.
     pub sent_bytes: u64,
-    /// Those of them that were not acknowledged yet.
+    /// The number of them that are not acknowledged yet.
     pub in_flight: u64,
     /// Messages that came from it.
     pub received: u64,
@@ -84,7 +84,7 @@ impl Count {
 }
 
 impl Figures {
-    /// So many messages wait to be acknowledged.
+    /// Sets the number of messages that wait to be acknowledged.
     pub(super) fn on_in_flight(&self, number: usize) {
         self.in_flight.store(number as u64, Ordering::Relaxed);
     }
@@ -96,7 +96,7 @@ impl Figures {
         (state.connected, state.trouble) = (Some((now, version)), None);
     }
 
-    /// There is no connection any more, or none was made. Returns whether this reason is news.
+    /// Records that the connection ended, or that none was made. Returns whether this reason is news.
     pub(super) fn on_trouble(&self, why: &str) -> bool {
         let why = &why[..why.floor_char_boundary(LONGEST_REASON)];
         let mut state = self.state();

@@ -1,4 +1,4 @@
-//! Which messages a bridge carries, and under which topics.
+//! The messages that a bridge carries, and their topics.
 
 use whimbrel_pubsub::topic::TopicFilter;
 
@@ -9,7 +9,7 @@ pub struct BridgeRule {
     pub filter: TopicFilter,
     /// The beginning that a topic loses on the way. A topic without it is not carried.
     pub strip: String,
-    /// The beginning that it gets on the way.
+    /// The prefix that the topic is given on the way.
     pub prefix: String,
     /// Whether a message is acknowledged, and sent again until it is: QoS 1, and not 0.
     pub is_acknowledged: bool,

@@ -98,9 +98,9 @@ impl Connection {
             return Ok(accepted);
         }
         let why = match accepted.reason {
-            Reason::BAD_PASSWORD | Reason::NOT_AUTHORIZED => "see `user` and `password`",
+            Reason::BAD_PASSWORD | Reason::NOT_AUTHORIZED => "check `user` and `password`",
             Reason::CLIENT_ID => "see `client`",
-            Reason::PROTOCOL_VERSION => "it does not know this version of MQTT",
+            Reason::PROTOCOL_VERSION => "it does not support this version of MQTT",
             _ => &accepted.why,
         };
         let why = format!("the other side refuses the connection (0x{:02x}): {why}", accepted.reason.0);
@@ -168,7 +168,7 @@ impl Connection {
 
     async fn flush(&mut self) -> Result<(), String> {
         let written = timeout(PATIENCE, write(&mut self.writer, &mut self.out)).await;
-        written.map_err(|_| "the other side takes nothing".to_owned())?.map_err(lost)
+        written.map_err(|_| "the other side does not accept data".to_owned())?.map_err(lost)
     }
 
     /// Waits for an answer; nothing else may come before it.
@@ -182,7 +182,8 @@ impl Connection {
                     let body = &packet[place.body..];
                     let read = ServerPacket::read(packet[0], body, self.out.version());
                     let answer = is_it(read.map_err(|fault| fault.why.to_string())?);
-                    return answer.ok_or_else(|| "the other side answers with another packet".to_owned());
+                    return answer
+                        .ok_or_else(|| "the other side answered with an unexpected packet".to_owned());
                 }
                 if self.reader.read_buf(&mut self.read).await.map_err(lost)? == 0 {
                     return Err("the other side closes the connection".to_owned());
@@ -271,7 +272,7 @@ impl Watch {
     fn look(&mut self, bytes: usize, may_read: bool) -> Result<(), String> {
         self.due = Instant::now() + self.pause;
         if bytes > 0 && bytes == self.waiting {
-            return Err("the other side takes nothing any more".to_owned());
+            return Err("the other side no longer accepts data".to_owned());
         }
         self.waiting = bytes;
         if may_read && self.heard.elapsed() > self.pause + PATIENCE {

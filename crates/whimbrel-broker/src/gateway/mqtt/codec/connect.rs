@@ -61,7 +61,7 @@ impl<'a> Connect<'a> {
             return Err(Fault::malformed("there is a password without a user"));
         }
         if !has(4) && flags & 0x38 != 0 {
-            return Err(Fault::malformed("there are flags of a Will, and no Will"));
+            return Err(Fault::malformed("there are Will flags, but no Will"));
         }
         let keep_alive = from.u16()?;
         let is_v5 = version == Version::V5;
@@ -71,7 +71,7 @@ impl<'a> Connect<'a> {
         let user = has(0x80).then(|| from.text()).transpose()?;
         let password = has(0x40).then(|| from.binary()).transpose()?;
         if !from.is_empty() {
-            return Err(Fault::malformed("there is something behind the packet's last field"));
+            return Err(Fault::malformed("there are bytes after the packet's last field"));
         }
         Ok(Self { version, is_clean: has(2), keep_alive, properties, client, will, user, password })
     }

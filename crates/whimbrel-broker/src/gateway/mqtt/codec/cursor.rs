@@ -57,9 +57,9 @@ impl<'a> Cursor<'a> {
     }
 
     pub(super) fn text(&mut self) -> Result<&'a str, Fault> {
-        let text = str::from_utf8(self.binary()?).map_err(|_| Fault::malformed("a text is not UTF-8"))?;
+        let text = str::from_utf8(self.binary()?).map_err(|_| Fault::malformed("a string is not UTF-8"))?;
         if text.contains('\0') {
-            return Err(Fault::malformed("a text has the character U+0000"));
+            return Err(Fault::malformed("a string has the character U+0000"));
         }
         Ok(text)
     }

@@ -98,8 +98,8 @@ impl<'a> Packet<'a> {
         }
         match (kind, version) {
             (1, None) => return Connect::read(body).map(Self::Connect),
-            (1, Some(_)) => return Err(Fault::protocol("the client connects a second time")),
-            (_, None) => return Err(Fault::protocol("the first packet is no CONNECT")),
+            (1, Some(_)) => return Err(Fault::protocol("the client sent CONNECT twice")),
+            (_, None) => return Err(Fault::protocol("the first packet is not CONNECT")),
             _ => {}
         }
         let is_v5 = version == Some(Version::V5);
@@ -120,7 +120,7 @@ impl<'a> Packet<'a> {
             _ => return Err(Fault::malformed("a client does not send packets of this kind")),
         };
         if !from.is_empty() {
-            return Err(Fault::malformed("there is something behind the packet's last field"));
+            return Err(Fault::malformed("there are bytes after the packet's last field"));
         }
         Ok(packet)
     }

@@ -96,7 +96,7 @@ impl<'a> Properties<'a> {
                 self.user.push((from.text()?, from.text()?));
                 Ok(())
             }
-            _ => Err(Fault::malformed("there is no property of this number")),
+            _ => Err(Fault::malformed("there is no property with this number")),
         }
     }
 
@@ -106,7 +106,7 @@ impl<'a> Properties<'a> {
             return Err(Fault::protocol("a property that is 0 or 1 has another value"));
         }
         if self.receive_maximum == Some(0) || self.maximum_packet == Some(0) || self.subscription == Some(0) {
-            return Err(Fault::protocol("a property that begins at 1 is 0"));
+            return Err(Fault::protocol("a property that must be at least 1 is 0"));
         }
         if self.auth_data.is_some() && self.auth_method.is_none() {
             return Err(Fault::protocol("there is authentication data without a method"));

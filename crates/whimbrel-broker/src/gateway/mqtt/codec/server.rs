@@ -66,7 +66,7 @@ impl<'a> ServerPacket<'a> {
             _ => return Err(Fault::malformed("a broker does not send packets of this kind to a bridge")),
         };
         if !from.is_empty() {
-            return Err(Fault::malformed("there is something behind the packet's last field"));
+            return Err(Fault::malformed("there are bytes after the packet's last field"));
         }
         Ok(packet)
     }

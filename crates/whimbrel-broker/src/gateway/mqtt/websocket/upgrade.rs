@@ -65,7 +65,7 @@ pub(super) fn too_long() -> Refusal {
 
 impl Request {
     pub(super) fn read(head: &[u8]) -> Result<Self, Refusal> {
-        let malformed = || refuse("400 Bad Request", "this is no request of HTTP/1.1");
+        let malformed = || refuse("400 Bad Request", "this is not an HTTP/1.1 request");
         let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
         let mut parsed = httparse::Request::new(&mut headers);
         let status = parsed.parse(head).map_err(|_| malformed())?;
@@ -117,7 +117,7 @@ impl WebSocket {
                 header: "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n",
                 ..refuse(
                     "426 Upgrade Required",
-                    "here is MQTT over WebSocket, version 13: connect with a client of MQTT",
+                    "this is MQTT over WebSocket, version 13: connect with an MQTT client",
                 )
             });
         }

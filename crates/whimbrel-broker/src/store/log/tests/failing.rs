@@ -99,7 +99,7 @@ fn after_a_failed_synchronisation_nothing_is_taken_until_the_log_is_opened_again
         let failed = log.append(&entry(origin(1), 6, 50)).unwrap().wait().unwrap_err();
         assert!(matches!(failed, AppendError::Broken(_)), "{what}: {failed:?}");
         let refused = log.append(&entry(origin(1), 7, 50)).unwrap_err();
-        assert!(refused.to_string().contains("opened again"), "{what}: {refused}");
+        assert!(refused.to_string().contains("reopened"), "{what}: {refused}");
         assert!(open.is_broken());
         assert_eq!(sequences(log), up_to(5), "{what}");
         drop(open);
