@@ -11,6 +11,14 @@ const REMEMBERED: u64 = LONGEST_WINDOW + 64;
 /// The most equations that are kept.
 const MOST_EQUATIONS: usize = 64;
 
+/// The most bytes of symbols, and of the sums of equations, that are kept. With what surrounds them they take less than
+/// [`MOST_HELD`].
+const MOST_SYMBOL_BYTES: usize = 384 << 10;
+const MOST_SUM_BYTES: usize = 96 << 10;
+
+/// The most memory that a decoder takes, bytes.
+pub(crate) const MOST_HELD: u64 = 768 << 10;
+
 /// The longest source symbol in framed form: more fits into no packet.
 const LONGEST_SYMBOL: usize = 65_535;
 
@@ -34,6 +42,8 @@ pub(crate) struct Recovered {
 pub(crate) struct Decoder {
     /// The symbols from `first` on, in framed form, if they came or were recovered.
     known: VecDeque<Option<Vec<u8>>>,
+    /// Their bytes.
+    bytes: usize,
     first: u64,
     /// In echelon form: no equation has the first term of another.
     equations: VecDeque<Equation>,
@@ -76,20 +86,28 @@ impl Decoder {
         }
         if number - self.first >= 2 * REMEMBERED {
             // A jump: nothing that is known is near it.
-            (self.first, self.known) = (number - REMEMBERED + 1, VecDeque::new());
+            (self.first, self.known, self.bytes) = (number - REMEMBERED + 1, VecDeque::new(), 0);
         }
         while number - self.first >= REMEMBERED {
-            self.known.pop_front();
-            self.first += 1;
+            self.forget_first();
         }
         let length = (number - self.first) as usize + 1;
         if self.known.len() < length {
             self.known.resize(length, None);
         }
+        self.drop_old_equations();
+        true
+    }
+
+    fn forget_first(&mut self) {
+        self.bytes -= self.known.pop_front().flatten().map_or(0, |symbol| symbol.len());
+        self.first += 1;
+    }
+
+    fn drop_old_equations(&mut self) {
         let first = self.first;
         self.equations
             .retain(|equation| equation.terms.first_key_value().is_some_and(|(least, _)| *least >= first));
-        true
     }
 
     fn known(&self, number: u64) -> Option<&Vec<u8>> {
@@ -106,10 +124,22 @@ impl Decoder {
                 changed.extend(self.equations.remove(at));
             }
         }
+        self.keep(number, symbol);
+        changed.into_iter().for_each(|equation| self.insert(equation));
+    }
+
+    /// Remembers a symbol. The oldest are forgotten for it.
+    fn keep(&mut self, number: u64, symbol: Vec<u8>) {
+        self.bytes += symbol.len();
         if let Some(place) = self.known.get_mut((number - self.first) as usize) {
             *place = Some(symbol);
         }
-        changed.into_iter().for_each(|equation| self.insert(equation));
+        if self.bytes > MOST_SYMBOL_BYTES {
+            while self.bytes > MOST_SYMBOL_BYTES {
+                self.forget_first();
+            }
+            self.drop_old_equations();
+        }
     }
 
     /// Adds an equation, unless it follows from the others.
@@ -121,6 +151,9 @@ impl Decoder {
         else {
             return;
         };
+        if first < self.first {
+            return;
+        }
         let Some(inverse) = field::inverse(coefficient) else { return };
         equation.terms.values_mut().for_each(|by| *by = field::multiply(*by, inverse));
         field::scale(&mut equation.sum, inverse);
@@ -129,10 +162,14 @@ impl Decoder {
                 other.subtract(&equation);
             }
         }
-        if self.equations.len() == MOST_EQUATIONS {
+        self.equations.push_back(equation);
+        while self.equations.len() > MOST_EQUATIONS || self.sum_bytes() > MOST_SUM_BYTES {
             self.equations.pop_front();
         }
-        self.equations.push_back(equation);
+    }
+
+    fn sum_bytes(&self) -> usize {
+        self.equations.iter().map(|equation| equation.sum.len()).sum()
     }
 
     /// Recovers the symbols that are alone in an equation.

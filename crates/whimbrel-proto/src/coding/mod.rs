@@ -10,6 +10,6 @@ mod repair;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use decoder::{Decoder, Recovered};
+pub(crate) use decoder::{Decoder, MOST_HELD, Recovered};
 pub(crate) use encoder::Encoder;
 pub(crate) use repair::Repair;

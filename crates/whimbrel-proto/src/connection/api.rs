@@ -178,6 +178,7 @@ impl Connection {
             path.received.trim();
         }
         self.building.trim();
+        self.coding.trim();
         self.supply.ids.trim();
     }
 

@@ -317,7 +317,7 @@ mod tests {
             protocol in prop::collection::vec(any::<u8>(), 0..=255), credit in prop::array::uniform3(0..=VARINT_MAX),
             max_packet in 1200..=65_527u16, delay in 0..=1u64 << 24, idle in 1..=VARINT_MAX, cross_sequencing: bool,
             token: Option<[u8; 16]>, session: Option<[u8; 16]>, resume: Option<([u8; 16], u64, [u8; 32])>,
-            resumed in prop::option::of(0..4u8), openings: bool, small_shares: bool,
+            resumed in prop::option::of(0..4u8), openings: bool, small_shares: bool, coding: bool,
         ) -> Params {
             Params {
                 protocol: protocol.into(), max_stream_data: credit[0], max_streams: credit[1],
@@ -326,7 +326,7 @@ mod tests {
                 first_reset_token: token.map(ResetToken::new), session,
                 resume: resume.map(|(session, epoch, mac)| Proof { session, epoch, mac }),
                 resumed: resumed.and_then(Resumed::from_byte),
-                extensions: Extensions { openings, small_shares },
+                extensions: Extensions { openings, small_shares, coding },
             }
         }
     }

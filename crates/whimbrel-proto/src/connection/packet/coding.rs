@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::coding::{Decoder, Encoder, Recovered, Repair};
+use crate::budget::Budget;
+use crate::coding::{Decoder, Encoder, MOST_HELD, Recovered, Repair};
 use crate::connection::paths::path_set::At;
 use crate::connection::state::Connection;
 use crate::wire::{Malformed, Reader, Writer, block, varint_len};
@@ -17,10 +18,10 @@ const BURST: u32 = 4;
 /// The repair symbols for each source symbol if nothing was lost lately.
 const LEAST: f64 = 0.05;
 /// The repair symbols for each source symbol where little is lost, and how many more for each lost one.
-const BASE: f64 = 0.1;
+const BASE: f64 = 0.15;
 const PER_LOSS: f64 = 3.5;
 /// The most repair symbols for each source symbol against bursts.
-const AGAINST_BURSTS: f64 = 0.3;
+const AGAINST_BURSTS: f64 = 0.33;
 /// What a repair symbol takes beside the source symbol: its type, count, key, the length in the sum; and two bytes
 /// since its number may be longer.
 const REPAIR_EXTRA: usize = 9;
@@ -32,7 +33,8 @@ pub(in crate::connection) struct Coding(Option<Box<State>>);
 #[derive(Debug, Default)]
 struct State {
     encoder: Encoder,
-    decoder: Decoder,
+    /// There is none if the memory for it was not free.
+    decoder: Option<Receiving>,
     /// The repair symbols that are due. Whole ones are sent.
     owed: f64,
     armed_until: Time,
@@ -40,6 +42,25 @@ struct State {
     burst_until: Time,
     recovered: Vec<Recovered>,
     stats: CodingStats,
+}
+
+/// A decoder with the memory that it may take.
+#[derive(Debug)]
+struct Receiving {
+    decoder: Decoder,
+    memory: Budget,
+}
+
+impl Receiving {
+    fn begin(memory: &Budget) -> Option<Self> {
+        memory.take(MOST_HELD).then(|| Self { decoder: Decoder::default(), memory: memory.clone() })
+    }
+}
+
+impl Drop for Receiving {
+    fn drop(&mut self) {
+        self.memory.give_back(MOST_HELD);
+    }
 }
 
 /// Figures of coding against loss.
@@ -80,21 +101,35 @@ impl Coding {
     }
 
     /// Takes the number of a source symbol, which is the rest of its packet.
-    pub(in crate::connection) fn on_source(&mut self, reader: &mut Reader) -> Result<(), Malformed> {
+    fn on_source(&mut self, reader: &mut Reader, memory: &Budget) -> Result<(), Malformed> {
         let number = reader.varint()?;
-        let state = self.0.get_or_insert_default();
-        state.recovered.extend(state.decoder.on_symbol(number, reader.peek()));
+        self.receive(memory, |decoder| decoder.on_symbol(number, reader.peek()));
         Ok(())
     }
 
     /// Takes a repair symbol, which ends its packet.
-    pub(in crate::connection) fn on_repair(&mut self, reader: &mut Reader) -> Result<(), Malformed> {
-        let (first, count) = (reader.varint()?, reader.varint()?);
-        let key = u16::from_be_bytes(reader.array()?);
-        let repair = Repair { first, count, key, sum: reader.rest().to_vec() };
-        let state = self.0.get_or_insert_default();
-        state.recovered.extend(state.decoder.on_repair(&repair));
+    fn on_repair(&mut self, reader: &mut Reader, memory: &Budget) -> Result<(), Malformed> {
+        let repair = read_repair(reader)?;
+        self.receive(memory, |decoder| decoder.on_repair(&repair));
         Ok(())
+    }
+
+    fn receive(&mut self, memory: &Budget, take: impl FnOnce(&mut Decoder) -> Vec<Recovered>) {
+        let state = self.0.get_or_insert_default();
+        if state.decoder.is_none() {
+            state.decoder = Receiving::begin(memory);
+        }
+        if let Some(receiving) = &mut state.decoder {
+            state.recovered.extend(take(&mut receiving.decoder));
+        }
+    }
+
+    /// Frees the memory of what is over.
+    pub(in crate::connection) fn trim(&mut self) {
+        if let Some(state) = &mut self.0 {
+            state.encoder.trim();
+            state.decoder = None;
+        }
     }
 
     fn take_recovered(&mut self) -> Vec<Recovered> {
@@ -105,6 +140,14 @@ impl Coding {
 }
 
 impl Connection {
+    pub(in crate::connection) fn on_source(&mut self, reader: &mut Reader) -> Result<(), Malformed> {
+        self.coding.on_source(reader, &self.budgets.memory)
+    }
+
+    pub(in crate::connection) fn on_repair(&mut self, reader: &mut Reader) -> Result<(), Malformed> {
+        self.coding.on_repair(reader, &self.budgets.memory)
+    }
+
     /// Returns how many bytes the next packet leaves for coding it.
     pub(in crate::connection) fn coding_reserve(&self, now: Time) -> usize {
         self.coding.reserve(now).unwrap_or(0)
@@ -145,30 +188,23 @@ impl Connection {
         state.owed = (state.owed + random.max(bursts).min(most)).min(4.0);
         state.stats.sources += 1;
         let mut head = Vec::with_capacity(reserved);
-        let mut writer = Writer::new(&mut head, reserved);
-        writer.u8(block::SOURCE);
-        writer.varint(number);
+        write_source(number, &[], &mut Writer::new(&mut head, reserved));
         out.splice(mark..mark, head);
     }
 
     /// Writes a repair symbol that is due. Returns false if there is none, or no room for it.
     pub(in crate::connection) fn write_repair(&mut self, now: Time, writer: &mut Writer<'_>) -> bool {
         let Some(state) = &mut self.coding.0 else { return false };
-        let Some(Repair { first, count, key, sum }) = state.encoder.repair(now) else {
+        let Some(repair) = state.encoder.repair(now) else {
             state.owed = 0.0;
             return false;
         };
-        let length = 1 + varint_len(first) + varint_len(count) + 2 + sum.len();
         state.owed -= 1.0;
-        if length > writer.remaining() {
+        if repair_len(&repair) > writer.remaining() {
             return false;
         }
         state.stats.repairs += 1;
-        writer.u8(block::REPAIR);
-        writer.varint(first);
-        writer.varint(count);
-        writer.bytes(&key.to_be_bytes());
-        writer.bytes(&sum);
+        write_repair(&repair, writer);
         true
     }
 
@@ -207,4 +243,31 @@ pub(in crate::connection) fn is_of_session(kind: u8) -> bool {
             | block::END
             | block::TAKEN
     )
+}
+
+/// Writes SOURCE.
+pub(in crate::connection) fn write_source(number: u64, symbol: &[u8], out: &mut Writer<'_>) {
+    out.u8(block::SOURCE);
+    out.varint(number);
+    out.bytes(symbol);
+}
+
+fn repair_len(repair: &Repair) -> usize {
+    1 + varint_len(repair.first) + varint_len(repair.count) + 2 + repair.sum.len()
+}
+
+/// Writes REPAIR.
+pub(in crate::connection) fn write_repair(repair: &Repair, out: &mut Writer<'_>) {
+    out.u8(block::REPAIR);
+    out.varint(repair.first);
+    out.varint(repair.count);
+    out.bytes(&repair.key.to_be_bytes());
+    out.bytes(&repair.sum);
+}
+
+/// Reads REPAIR, which ends its packet.
+pub(in crate::connection) fn read_repair(reader: &mut Reader) -> Result<Repair, Malformed> {
+    let (first, count) = (reader.varint()?, reader.varint()?);
+    let key = u16::from_be_bytes(reader.array()?);
+    Ok(Repair { first, count, key, sum: reader.rest().to_vec() })
 }

@@ -431,8 +431,8 @@ impl Connection {
                     }
                 }
                 block::TICKET => self.on_ticket(now, reader)?,
-                block::SOURCE => self.coding.on_source(reader)?,
-                block::REPAIR => self.coding.on_repair(reader)?,
+                block::SOURCE => self.on_source(reader)?,
+                block::REPAIR => self.on_repair(reader)?,
                 block::FIRST_SKIPPABLE.. => {
                     let length = reader.varint()?;
                     reader.skip(length)?;
