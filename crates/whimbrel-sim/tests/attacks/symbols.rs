@@ -1,8 +1,10 @@
 //! Repair symbols that lie: what is computed from them is handled like any packet of the peer's.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use whimbrel_proto::wire::{Writer, block};
-use whimbrel_proto::{Cause, CloseReason, Event, TransportConfig};
+use whimbrel_proto::{Cause, CloseReason, TransportConfig};
 use whimbrel_sim::pair::{End, Pair};
 
 /// The coefficient of a symbol, as docs/protocol.md says.
@@ -36,13 +38,6 @@ fn repair(number: u64, key: u16, symbol: &[u8]) -> Bytes {
     blocks.into()
 }
 
-fn closed(pair: &mut Pair) -> Option<CloseReason> {
-    pair.events(End::Server).into_iter().find_map(|event| match event {
-        Event::Closed(reason) => Some(reason),
-        _ => None,
-    })
-}
-
 #[test]
 fn symbols_with_foreign_blocks_close_the_connection() {
     for (symbol, ends) in [
@@ -54,12 +49,13 @@ fn symbols_with_foreign_blocks_close_the_connection() {
     ] {
         let mut pair = Pair::connected(3, TransportConfig::default(), "rate=100mbit,delay=5ms");
         let now = pair.now();
-        pair.events(End::Server);
         pair.connection(End::Server).handle_blocks(now, repair(5, 77, symbol));
         assert_eq!(pair.connection(End::Server).stats(now).coding.recovered, 1, "{symbol:?}");
-        match closed(&mut pair) {
-            Some(CloseReason::Failed(cause, _)) => {
-                assert!(ends && cause == Cause::UnrecognizedBlock, "{cause:?}")
+        // What becomes of the connection is heard when the world goes on.
+        pair.run_until(Duration::from_millis(50), |_| false);
+        match pair.closed(End::Server) {
+            Some(CloseReason::PeerMisbehaved(why)) => {
+                assert!(ends && why.cause == Cause::UnrecognizedBlock, "{why:?}");
             }
             other => assert!(!ends && other.is_none(), "{symbol:?}: {other:?}"),
         }

@@ -22,6 +22,8 @@ const BASE: f64 = 0.15;
 const PER_LOSS: f64 = 3.5;
 /// The most repair symbols for each source symbol against bursts.
 const AGAINST_BURSTS: f64 = 0.33;
+/// The most repair symbols that wait.
+const MOST_OWED: f64 = 64.0;
 /// What a repair symbol takes beside the source symbol: its type, count, key, the length in the sum; and two bytes
 /// since its number may be longer.
 const REPAIR_EXTRA: usize = 9;
@@ -37,6 +39,11 @@ struct State {
     decoder: Option<Receiving>,
     /// The repair symbols that are due. Whole ones are sent.
     owed: f64,
+    /// When the next of them is due. They are spread over time: beside the packets of a message they would be lost in the
+    /// same burst.
+    next: Time,
+    /// The time between two of them.
+    spacing: Duration,
     armed_until: Time,
     burst: u32,
     burst_until: Time,
@@ -81,9 +88,9 @@ impl Coding {
         Some(varint_len(state.encoder.next()) + REPAIR_EXTRA)
     }
 
-    /// Returns whether a repair symbol is due.
-    pub(in crate::connection) fn is_due(&self) -> bool {
-        self.0.as_ref().is_some_and(|state| state.owed >= 1.0)
+    /// Returns when a repair symbol is due.
+    pub(in crate::connection) fn due(&self) -> Option<Time> {
+        self.0.as_ref().filter(|state| state.owed >= 1.0).map(|state| state.next)
     }
 
     /// Notes that packets with parts of messages were lost at once.
@@ -178,14 +185,17 @@ impl Connection {
         if reserved == 0 || out.len() == mark {
             return;
         }
-        let number = state.encoder.push(now, left.saturating_sub(half), &out[mark..]);
+        let useful = left.saturating_sub(half);
+        let number = state.encoder.push(now, useful, &out[mark..]);
         let random = if loss > 0.0 { BASE + PER_LOSS * loss } else { LEAST };
         let bursts = if state.burst_until > now {
             (f64::from(state.burst) / state.encoder.len() as f64).min(AGAINST_BURSTS)
         } else {
             0.0
         };
-        state.owed = (state.owed + random.max(bursts).min(most)).min(4.0);
+        let share = random.max(bursts).min(most);
+        state.owed = (state.owed + share).min(MOST_OWED);
+        state.spacing = useful.div_f64((share * state.encoder.len() as f64).max(1.0));
         state.stats.sources += 1;
         let mut head = Vec::with_capacity(reserved);
         write_source(number, &[], &mut Writer::new(&mut head, reserved));
@@ -200,6 +210,7 @@ impl Connection {
             return false;
         };
         state.owed -= 1.0;
+        state.next = now + state.spacing;
         if repair_len(&repair) > writer.remaining() {
             return false;
         }

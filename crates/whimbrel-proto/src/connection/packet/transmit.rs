@@ -269,7 +269,11 @@ impl Connection {
         let waits = self.session.wants_to_send() || !self.control.is_empty();
         self.building.on_waiting(waits);
         let echoes = established && !self.paths[at].echoes.is_empty();
-        let repair = data && established && self.coding.is_due();
+        let repair = self.coding.due().filter(|_| data && established);
+        if let Some(due) = repair.filter(|due| *due > now) {
+            self.paths[at].pace_until(due);
+        }
+        let repair = repair.is_some_and(|due| due <= now);
         let mut wanted = self.paths[at].pulse.is_answer_wanted() || echoes || repair || data && waits;
         if !wanted && permit == Permit::Now {
             self.paths[at].recovery.on_app_limited();
@@ -342,7 +346,7 @@ impl Connection {
         if occasion == Occasion::Data
             && data
             && self.keys.is_some()
-            && self.coding.is_due()
+            && self.coding.due().is_some_and(|due| due <= now)
             && self.write_repair(now, &mut Writer::new(out, end))
         {
             return true;
