@@ -28,6 +28,9 @@ const MOST_OF_USER: usize = 10_000;
 /// The most durable subscriptions of all sessions, half of those of the broker.
 const MOST_OF_SESSIONS: usize = 50_000;
 
+/// The most errands to the disk at a time of one user's sessions, half of all. Clients without a name have them together.
+const ERRANDS_OF_USER: usize = 4;
+
 /// A session as it was found at a start.
 #[derive(Clone, Debug)]
 pub struct KeptSession {
@@ -51,6 +54,26 @@ impl Hub {
         let rooms = self.reached(selection.filter()).filter(|room| room.may_have(selection));
         let can_keep = self.keeper.place.folder.is_ok();
         rooms.map(|room| (room.id(), can_keep && room.durability() != Durability::Never)).collect()
+    }
+
+    /// Runs what waits for the disk in a thread, for a session, once its user's turn has come. It runs to its end even if nobody waits for it
+    /// any more.
+    ///
+    /// # Errors
+    /// The broker stops.
+    pub async fn errand_of_session<T: Send + 'static>(
+        &self,
+        session: &SessionName,
+        errand: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Refusal> {
+        let user = format!("user {:?}", session.user);
+        self.errands.run_up_to(ERRANDS_OF_USER, user.as_bytes(), errand).await
+    }
+
+    /// Keeps everybody from changing what is on disk.
+    #[cfg(test)]
+    pub(crate) fn hold_changes(&self) -> std::sync::MutexGuard<'_, ()> {
+        lock(&self.keeper.changing)
     }
 
     /// Whether messages of this topic are stored now.
