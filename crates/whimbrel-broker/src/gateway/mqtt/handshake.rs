@@ -152,7 +152,7 @@ async fn connect(
         }
         away.session = None;
         if let Some((message, _)) = away.will.take() {
-            gateway.wills.publish(place.user(), message);
+            gateway.publish_will(place.user(), message);
         }
     }
     let mut properties = PropertyList::default();
