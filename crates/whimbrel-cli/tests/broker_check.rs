@@ -59,6 +59,7 @@ fn regression_a_store_that_cannot_be_used_is_refused_where_it_is_named() {
     std::fs::create_dir(home.file(".local")).unwrap();
     std::fs::write(home.file(".local/state"), "x").unwrap();
     refused(&home, durable, "3:11", "cannot use ");
+    refused(&home, "[[channel]]\nname = 'all'\nkeep_retained = true\n", "3:17", "cannot use ");
     accepted(&home, "");
     // One that another broker has.
     let broker = Broker::new(&home, "other", free_ports(1)[0], "c", durable).started();

@@ -45,11 +45,14 @@ fn own_key(file: Option<&Path>) -> Result<Option<PublicKey>, KeyFileError> {
 
 /// Returns the folder of the store, or why there is none, and the setting that wants it. `None`: nothing needs one yet.
 fn store(settings: &Settings, own: Option<PublicKey>) -> Option<(String, Result<PathBuf, String>)> {
-    let durable = settings.channels.iter().position(|channel| channel.durable);
-    let setting = match (&settings.store.folder, durable) {
-        (Some(_), _) => "store.folder".to_owned(),
-        (None, Some(at)) => format!("channel.{at}.durable"),
-        (None, None) => return None,
+    let mut wants = settings.channels.iter().enumerate().filter_map(|(at, channel)| match channel.keep_retained {
+        _ if channel.durable => Some(format!("channel.{at}.durable")),
+        Some(true) => Some(format!("channel.{at}.keep_retained")),
+        _ => None,
+    });
+    let setting = match &settings.store.folder {
+        Some(_) => "store.folder".to_owned(),
+        None => wants.next()?,
     };
     // A new key has a new folder.
     let own = own.unwrap_or_else(|| new_identity().public());
