@@ -21,6 +21,15 @@ pub(super) fn check(file: &Path, settings: &Settings) -> Result<(), Misused> {
     }
     let psk = settings.listen.psk.as_deref();
     read_psk(psk).map_err(|error| refuse("listen.psk", &error.to_string()))?;
+    let (control, activity) = (&settings.service.control, &settings.service.activity);
+    let activity = activity.as_ref().map(|activity| &activity.path);
+    for (setting, path) in [("control", control.as_ref()), ("activity", activity)] {
+        let folder = path.and_then(|path| path.parent()).filter(|folder| !folder.as_os_str().is_empty());
+        if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+            let why = format!("there is no folder {}: make it first, or choose another path", folder.display());
+            return Err(refuse(&format!("service.{setting}"), &why));
+        }
+    }
     let Some((setting, folder)) = store(settings, own) else { return Ok(()) };
     let checked = folder.and_then(|folder| usable(&folder, settings));
     checked.map_err(|why| refuse(&setting, &why))

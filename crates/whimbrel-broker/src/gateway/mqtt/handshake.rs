@@ -270,7 +270,7 @@ fn expiry_of(connect: &Connect<'_>) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use std::future::{Future, poll_fn};
+    use std::future::poll_fn;
     use std::net::IpAddr;
     use std::pin::pin;
     use std::sync::mpsc;

@@ -169,7 +169,7 @@ impl InFlight {
         self.bytes + self.by_id.len() * 64 + self.former_number() * 256
     }
 
-    /// Begins with a message. Returns its identifier.
+    /// Gives a message an identifier, which is returned.
     pub(super) fn begin(&mut self, sent: Sent) -> u16 {
         let id = self.next();
         self.put(id, Stage::Waits { sent, was_sent: false });
@@ -190,8 +190,7 @@ impl InFlight {
         self.put(id, Stage::Waits { sent: Sent { qos: Qos::ExactlyOnce, ..sent }, was_sent: true });
     }
 
-    /// All that a former run may have sent has come up. Returns the identifiers of what has not: the client is to release them, since their
-    /// messages do not come any more.
+    /// No message of a former run comes up any more. Returns the identifiers that are left of that run: the client is to release them.
     pub(super) fn release_former(&mut self) -> Vec<u16> {
         if self.former.take().is_none() {
             return Vec::new();
@@ -204,7 +203,7 @@ impl InFlight {
         ids
     }
 
-    /// Whether there may be such.
+    /// Whether a message of a former run may still come up.
     pub(super) fn has_former(&self) -> bool {
         self.former.is_some()
     }
@@ -275,7 +274,7 @@ impl InFlight {
         }
     }
 
-    /// Is done with an identifier. Returns what was due for its message.
+    /// Frees an identifier. Returns what was due for its message.
     pub(super) fn remove(&mut self, id: u16) -> Option<Due> {
         self.take(id).map(|(_, due)| due)
     }
