@@ -133,7 +133,7 @@ impl Hub {
         let ends_ms = left.map(|left| self.clock.now().wall_ms.saturating_add(left.as_millis() as u64));
         let expiry_s = u32::try_from(expiry.as_secs()).unwrap_or(u32::MAX);
         let row = Session { expiry_s, ends_ms, state };
-        store.meta().put_session(&session.encode(), &row).map_err(|error| refusal(&error))
+        store.meta().put_session(&session.encode(), session.user_length(), &row).map_err(|error| refusal(&error))
     }
 
     /// Takes note of a message at QoS 2 of a session that is kept, or with `None` that it was released.
@@ -246,7 +246,8 @@ pub(super) fn leave_all(store: &Store, wall_ms: u64) -> Result<(), MetaError> {
     for FoundSession { name, mut session, .. } in store.meta().sessions()? {
         if session.ends_ms.is_none() {
             session.ends_ms = Some(wall_ms.saturating_add(u64::from(session.expiry_s) * 1_000));
-            store.meta().put_session(&name, &session)?;
+            // It is kept already, and its user has no more by it.
+            store.meta().put_session(&name, name.len(), &session)?;
         }
     }
     Ok(())
