@@ -26,7 +26,8 @@ pub(super) fn check(file: &Path, settings: &Settings) -> Result<(), Misused> {
     for (setting, path) in [("control", control.as_ref()), ("activity", activity)] {
         let folder = path.and_then(|path| path.parent()).filter(|folder| !folder.as_os_str().is_empty());
         if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
-            let why = format!("there is no folder {}: make it first, or choose another path", folder.display());
+            let why =
+                format!("there is no folder {}: make it first, or choose another path", folder.display());
             return Err(refuse(&format!("service.{setting}"), &why));
         }
     }
@@ -54,11 +55,12 @@ fn own_key(file: Option<&Path>) -> Result<Option<PublicKey>, KeyFileError> {
 
 /// Returns the folder of the store, or why there is none, and the setting that wants it. `None`: nothing needs one yet.
 fn store(settings: &Settings, own: Option<PublicKey>) -> Option<(String, Result<PathBuf, String>)> {
-    let mut wants = settings.channels.iter().enumerate().filter_map(|(at, channel)| match channel.keep_retained {
-        _ if channel.durable => Some(format!("channel.{at}.durable")),
-        Some(true) => Some(format!("channel.{at}.keep_retained")),
-        _ => None,
-    });
+    let mut wants =
+        settings.channels.iter().enumerate().filter_map(|(at, channel)| match channel.keep_retained {
+            _ if channel.durable => Some(format!("channel.{at}.durable")),
+            Some(true) => Some(format!("channel.{at}.keep_retained")),
+            _ => None,
+        });
     let setting = match &settings.store.folder {
         Some(_) => "store.folder".to_owned(),
         None => wants.next()?,

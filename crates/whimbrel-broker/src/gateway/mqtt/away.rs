@@ -229,7 +229,11 @@ mod tests {
         let mut all = AllAway { most_bytes: 1 << 20, ..AllAway::default() };
         let until = now + Duration::from_secs(1_000);
         let will = |bytes: usize| {
-            let draft = whimbrel_pubsub::message::Draft { topic: "t", payload: &vec![0; bytes], ..Default::default() };
+            let draft = whimbrel_pubsub::message::Draft {
+                topic: "t",
+                payload: &vec![0; bytes],
+                ..Default::default()
+            };
             Some((draft.finish().unwrap(), until))
         };
         let modest = name(Some("modest"), 0);

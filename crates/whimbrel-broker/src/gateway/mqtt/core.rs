@@ -46,7 +46,8 @@ mod tests {
 
     fn rules(users: &[&str]) -> Rules {
         let user = |name: &&str| {
-            let permissions = Permissions { publish: vec!["boats/#".parse().unwrap()], ..Permissions::default() };
+            let permissions =
+                Permissions { publish: vec!["boats/#".parse().unwrap()], ..Permissions::default() };
             ((*name).to_owned(), User { password: None, permissions })
         };
         Rules { users: users.iter().map(user).collect::<BTreeMap<_, _>>(), ..Rules::default() }

@@ -162,8 +162,7 @@ impl Subscriptions {
         let Some(session) = self.session.clone() else { return Ok(()) };
         let (hub, filter, of_errand) = (&self.gateway.hub, filter.to_owned(), session.clone());
         let errand = Arc::clone(hub);
-        let ended =
-            hub.errand_of_session(&session, move || errand.end_of_session(&of_errand, &filter)).await;
+        let ended = hub.errand_of_session(&session, move || errand.end_of_session(&of_errand, &filter)).await;
         ended.map_err(|_| stops())?.map_err(fault_of)
     }
 

@@ -133,7 +133,10 @@ impl Hub {
         let ends_ms = left.map(|left| self.clock.now().wall_ms.saturating_add(left.as_millis() as u64));
         let expiry_s = u32::try_from(expiry.as_secs()).unwrap_or(u32::MAX);
         let row = Session { expiry_s, ends_ms, state };
-        store.meta().put_session(&session.encode(), session.user_length(), &row).map_err(|error| refusal(&error))
+        store
+            .meta()
+            .put_session(&session.encode(), session.user_length(), &row)
+            .map_err(|error| refusal(&error))
     }
 
     /// Takes note of a message at QoS 2 of a session that is kept, or with `None` that it was released.

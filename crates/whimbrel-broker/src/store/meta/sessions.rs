@@ -65,7 +65,10 @@ impl Meta {
             let may_be_full = state.session_count() >= MOST_SESSIONS_OF_USER;
             let user = name.get(..of_user).unwrap_or(name);
             if may_be_full && state.sessions_of(user) >= MOST_SESSIONS_OF_USER {
-                return Err(MetaError::TooMany { what: "sessions of your user", most: MOST_SESSIONS_OF_USER });
+                return Err(MetaError::TooMany {
+                    what: "sessions of your user",
+                    most: MOST_SESSIONS_OF_USER,
+                });
             }
         }
         state.put_session(name, session);
