@@ -25,9 +25,10 @@ pub struct Gateway {
 impl Gateway {
     /// Publishes a Will that was kept for a while, if its user may still publish it: rules may have changed.
     pub(super) fn publish_will(&self, user: Option<String>, message: Message) {
-        match self.admission.may_publish(user.as_ref(), message.topic()) {
-            Ok(()) => self.wills.publish(user, message),
-            Err(fault) => self.wills.refuse(&fault.why),
+        if self.admission.may_publish(user.as_ref(), message.topic()).is_ok() {
+            self.wills.publish(user, message);
+        } else {
+            self.wills.refuse(format_args!("its user may not publish to `{}` any more", message.topic()));
         }
     }
 }

@@ -77,7 +77,7 @@ impl Wills {
     }
 
     /// Counts a Will that must not be published, and tells why.
-    pub(super) fn refuse(&self, why: &str) {
+    pub(super) fn refuse(&self, why: fmt::Arguments<'_>) {
         self.on_outcomes(self.inner(), vec![Err(Refusal::new(RefusalCode::NotPermitted, why))]);
     }
 
