@@ -21,6 +21,7 @@ mod batch;
 mod io;
 mod options;
 mod pool;
+mod room;
 mod socket;
 mod watch;
 

@@ -7,15 +7,19 @@ use std::task::{Context, Poll, ready};
 use quinn_udp::{RecvMeta, Transmit};
 use socket2::SockRef;
 use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
 use crate::SocketOptions;
 use crate::io::Io;
+use crate::room::Room;
 
 /// A UDP socket on the tokio runtime, made for many datagrams per call. All its methods take `&self`. Methods with
 /// `poll_` in their name wake only the last task that called them.
 #[derive(Debug)]
 pub struct UdpSocket {
-    socket: tokio::net::UdpSocket,
+    /// Watched for datagrams alone. See [`Room`].
+    socket: AsyncFd<std::net::UdpSocket>,
+    room: Room,
     io: Io,
 }
 
@@ -45,13 +49,17 @@ impl UdpSocket {
     /// Takes over an open socket, whatever its blocking mode.
     ///
     /// # Errors
-    /// The system refuses an option that all supported systems have.
+    /// The system refuses an option that all supported systems have, or there are too many open files.
     ///
     /// # Panics
     /// See [`bind`](Self::bind).
     pub fn from_std(socket: std::net::UdpSocket) -> io::Result<Self> {
         let io = Io::new((&socket).into(), socket.local_addr()?)?;
-        Ok(Self { socket: tokio::net::UdpSocket::from_std(socket)?, io })
+        let room = Room::of(&socket)?;
+        #[allow(unsafe_code, reason = "the runtime cannot know whether a descriptor stays open")]
+        // SAFETY: the socket owns its descriptor and is owned here, and is never replaced.
+        let socket = unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) }?;
+        Ok(Self { socket, room, io })
     }
 
     /// Opens `count` more sockets on the same address (`SO_REUSEPORT`). The kernel then spreads incoming datagrams over
@@ -71,7 +79,7 @@ impl UdpSocket {
         }
         #[cfg(target_os = "linux")]
         {
-            let bound = SockRef::from(&self.socket);
+            let bound = SockRef::from(self.socket.get_ref());
             // The socket was bound alone, so that an address in use was noticed.
             bound.set_reuse_port(true)?;
             let address = self.local_addr()?;
@@ -90,7 +98,7 @@ impl UdpSocket {
     /// # Errors
     /// The system no longer knows the socket.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.socket.local_addr()
+        self.socket.get_ref().local_addr()
     }
 
     /// Sets the mark of what the socket sends (`SO_MARK`), for the system's firewall and routing rules.
@@ -99,7 +107,7 @@ impl UdpSocket {
     /// `Unsupported`: the system is not Linux. `PermissionDenied`: the process lacks CAP_NET_ADMIN.
     pub fn set_mark(&self, mark: u32) -> io::Result<()> {
         #[cfg(target_os = "linux")]
-        return SockRef::from(&self.socket).set_mark(mark);
+        return SockRef::from(self.socket.get_ref()).set_mark(mark);
         #[cfg(not(target_os = "linux"))]
         {
             let _ = mark;
@@ -128,7 +136,7 @@ impl UdpSocket {
     /// # Errors
     /// The system no longer knows the socket.
     pub fn recv_buffer(&self) -> io::Result<usize> {
-        SockRef::from(&self.socket).recv_buffer_size()
+        SockRef::from(self.socket.get_ref()).recv_buffer_size()
     }
 
     /// The kernel memory granted for sending, in bytes. Linux reports twice what was requested.
@@ -136,7 +144,7 @@ impl UdpSocket {
     /// # Errors
     /// The system no longer knows the socket.
     pub fn send_buffer(&self) -> io::Result<usize> {
-        SockRef::from(&self.socket).send_buffer_size()
+        SockRef::from(self.socket.get_ref()).send_buffer_size()
     }
 
     /// Sends `transmit.contents` to `transmit.destination`, cut into datagrams of `segment_size` (one datagram if
@@ -146,22 +154,11 @@ impl UdpSocket {
     /// Returns how many bytes the kernel accepted: all, or a whole number of segments if it ran out of room.
     ///
     /// # Errors
-    /// Errors are returned only if nothing was accepted. `WouldBlock`: wait for [`writable`](Self::writable); a fresh
-    /// socket returns it until the runtime has polled it once. `EMSGSIZE`: larger than the local MTU. Others (no
-    /// route, source address gone, forbidden by a firewall, out of memory) concern this datagram: treat it as lost.
+    /// Errors are returned only if nothing was accepted. `WouldBlock`: wait for [`writable`](Self::writable).
+    /// `EMSGSIZE`: larger than the local MTU. Others (no route, source address gone, forbidden by a firewall, out of
+    /// memory) concern this datagram: treat it as lost.
     pub fn try_send(&self, transmit: &Transmit<'_>) -> io::Result<usize> {
-        self.socket.try_io(Interest::WRITABLE, || self.io.send(|| (&self.socket).into(), transmit))
-    }
-
-    /// Sends like [`try_send`](Self::try_send), but wakes the task of `cx` when there is room.
-    pub fn poll_send(&self, cx: &mut Context<'_>, transmit: &Transmit<'_>) -> Poll<io::Result<usize>> {
-        loop {
-            ready!(self.poll_writable(cx))?;
-            match self.try_send(transmit) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
-                other => return Poll::Ready(other),
-            }
-        }
+        self.io.send(|| self.socket.get_ref().into(), transmit)
     }
 
     /// Sends all of `transmit`, waiting for room. Not cancel-safe: part of it may have been sent.
@@ -187,7 +184,7 @@ impl UdpSocket {
     /// # Errors
     /// `WouldBlock` if nothing has arrived; otherwise the socket is unusable.
     pub fn try_recv(&self, bufs: &mut [IoSliceMut<'_>], meta: &mut [RecvMeta]) -> io::Result<usize> {
-        self.socket.try_io(Interest::READABLE, || self.io.recv(|| (&self.socket).into(), bufs, meta))
+        self.socket.try_io(Interest::READABLE, |socket| self.io.recv(|| socket.into(), bufs, meta))
     }
 
     /// Receives like [`try_recv`](Self::try_recv). If fewer than `bufs` were filled, the socket is empty, and the
@@ -200,8 +197,8 @@ impl UdpSocket {
         meta: &mut [RecvMeta],
     ) -> io::Result<usize> {
         let mut last = None;
-        let received = self.socket.try_io(Interest::READABLE, || {
-            let count = self.io.recv(|| (&self.socket).into(), bufs, meta)?;
+        let received = self.socket.try_io(Interest::READABLE, |socket| {
+            let count = self.io.recv(|| socket.into(), bufs, meta)?;
             if count < bufs.len() {
                 last = Some(count);
                 return Err(io::ErrorKind::WouldBlock.into());
@@ -229,12 +226,7 @@ impl UdpSocket {
 
     /// Becomes ready when something may have arrived.
     pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.socket.poll_recv_ready(cx)
-    }
-
-    /// Becomes ready when there may be room to send.
-    pub fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.socket.poll_send_ready(cx)
+        self.socket.poll_read_ready(cx).map_ok(drop)
     }
 
     /// Waits until something may have arrived. Cancel-safe.
@@ -242,14 +234,14 @@ impl UdpSocket {
     /// # Errors
     /// The runtime is shutting down.
     pub async fn readable(&self) -> io::Result<()> {
-        self.socket.readable().await
+        self.socket.readable().await.map(drop)
     }
 
-    /// Waits until there may be room to send. Cancel-safe.
+    /// Waits until there may be room to send. Several senders wait in turn. Cancel-safe.
     ///
     /// # Errors
-    /// The runtime is shutting down.
+    /// The runtime is shutting down, or the system is out of memory.
     pub async fn writable(&self) -> io::Result<()> {
-        self.socket.writable().await
+        self.room.wait().await
     }
 }

@@ -30,9 +30,9 @@ async fn receive(socket: &UdpSocket, count: usize) -> Vec<Got> {
     got
 }
 
-/// Sends at once. Only the first call waits, because the runtime has not polled the socket yet.
-async fn put(socket: &UdpSocket, transmit: &Transmit<'_>) -> io::Result<usize> {
-    std::future::poll_fn(|cx| socket.poll_send(cx, transmit)).await
+/// Sends at once, even by a fresh socket.
+fn put(socket: &UdpSocket, transmit: &Transmit<'_>) -> io::Result<usize> {
+    socket.try_send(transmit)
 }
 
 fn transmit(destination: SocketAddr, contents: &[u8]) -> Transmit<'_> {
@@ -52,7 +52,7 @@ fn segments_arrive_one_by_one_with_marks_and_addresses() {
         let to = b.local_addr().unwrap();
         for ecn in [Some(EcnCodepoint::Ect0), Some(EcnCodepoint::Ce), None] {
             let sent = Transmit { ecn, segment_size: Some(1200), ..transmit(to, &contents) };
-            assert_eq!(put(&a, &sent).await.unwrap(), contents.len());
+            assert_eq!(put(&a, &sent).unwrap(), contents.len());
             let got = receive(&b, 21).await;
             let payloads: Vec<_> = got.iter().map(|got| &got.payload[..]).collect();
             assert_eq!(payloads, contents.chunks(1200).collect::<Vec<_>>());
@@ -84,7 +84,7 @@ fn a_dual_stack_socket_speaks_both_and_shows_plain_addresses() {
         families.extend(dual.local_addr().unwrap().is_ipv6().then_some(IpAddr::from(Ipv6Addr::LOCALHOST)));
         for ip in families {
             let plain = UdpSocket::bind((ip, 0).into()).unwrap();
-            put(&plain, &transmit((ip, port).into(), b"there")).await.unwrap();
+            put(&plain, &transmit((ip, port).into(), b"there")).unwrap();
             let there = receive(&dual, 1).await.remove(0);
             assert_eq!((there.from, there.to), (plain.local_addr().unwrap(), Some(ip)));
             let back = Transmit {
@@ -93,7 +93,7 @@ fn a_dual_stack_socket_speaks_both_and_shows_plain_addresses() {
                 src_ip: there.to,
                 ..transmit(there.from, b"back")
             };
-            assert_eq!(put(&dual, &back).await.unwrap(), 4);
+            assert_eq!(put(&dual, &back).unwrap(), 4);
             let got = receive(&plain, 2).await;
             assert!(got.iter().all(|got| got.from == (ip, port).into() && got.ecn == back.ecn));
             assert!(dual.max_gso_segments() > 1, "no fallback was needed");
@@ -107,10 +107,10 @@ fn an_answer_leaves_from_the_address_that_was_asked() {
         let wild = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0).into()).unwrap();
         let asked = SocketAddr::from((Ipv4Addr::new(127, 0, 0, 2), wild.local_addr().unwrap().port()));
         let asker = UdpSocket::bind(LOCAL).unwrap();
-        put(&asker, &transmit(asked, b"?")).await.unwrap();
+        put(&asker, &transmit(asked, b"?")).unwrap();
         let question = receive(&wild, 1).await.remove(0);
         assert_eq!(question.to, Some(asked.ip()));
-        put(&wild, &Transmit { src_ip: question.to, ..transmit(question.from, b"!") }).await.unwrap();
+        put(&wild, &Transmit { src_ip: question.to, ..transmit(question.from, b"!") }).unwrap();
         assert_eq!(receive(&asker, 1).await[0].from, asked);
     });
 }
@@ -135,9 +135,9 @@ fn an_oversized_datagram_is_refused_and_the_socket_lives() {
     run(async {
         let (a, b) = (UdpSocket::bind(LOCAL).unwrap(), UdpSocket::bind(LOCAL).unwrap());
         let to = b.local_addr().unwrap();
-        let error = put(&a, &transmit(to, &[0; 65_530])).await.unwrap_err();
+        let error = put(&a, &transmit(to, &[0; 65_530])).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::EMSGSIZE));
-        put(&a, &transmit(to, b"fine")).await.unwrap();
+        put(&a, &transmit(to, b"fine")).unwrap();
         assert_eq!(receive(&b, 1).await[0].payload, b"fine");
     });
 }
@@ -146,7 +146,7 @@ fn an_oversized_datagram_is_refused_and_the_socket_lives() {
 fn an_empty_datagram_arrives() {
     run(async {
         let (a, b) = (UdpSocket::bind(LOCAL).unwrap(), UdpSocket::bind(LOCAL).unwrap());
-        assert_eq!(put(&a, &transmit(b.local_addr().unwrap(), b"")).await.unwrap(), 0);
+        assert_eq!(put(&a, &transmit(b.local_addr().unwrap(), b"")).unwrap(), 0);
         assert_eq!(receive(&b, 1).await[0].payload, b"");
     });
 }
@@ -160,7 +160,7 @@ fn nothing_to_receive_is_would_block_and_then_a_wake() {
         let to = b.local_addr().unwrap();
         let send = async {
             tokio::task::yield_now().await;
-            put(&a, &transmit(to, b"late")).await.unwrap();
+            put(&a, &transmit(to, b"late")).unwrap();
         };
         let fill = std::future::poll_fn(|cx| batch.poll_fill(cx, &b));
         assert_eq!(tokio::join!(fill, send).0.unwrap(), 1);
@@ -200,7 +200,7 @@ fn where_the_kernel_cannot_segment_datagrams_go_one_by_one() {
         let (a, b) = (UdpSocket::from_std(plain).unwrap(), UdpSocket::bind(LOCAL).unwrap());
         assert!(a.max_gso_segments() > 1);
         let sent = Transmit { segment_size: Some(4), ..transmit(b.local_addr().unwrap(), b"one two three") };
-        assert_eq!(put(&a, &sent).await.unwrap(), 13);
+        assert_eq!(put(&a, &sent).unwrap(), 13);
         assert_eq!(a.max_gso_segments(), 1);
         let got: Vec<_> = receive(&b, 4).await.into_iter().map(|got| got.payload).collect();
         assert_eq!(got, [&b"one "[..], b"two ", b"thre", b"e"]);
@@ -254,4 +254,52 @@ async fn sockets_on_one_address_share_what_comes_there_and_keep_others_out() {
         let taken = UdpSocket::bind(to).map(|_| ()).unwrap_err();
         assert_eq!(taken.kind(), io::ErrorKind::AddrInUse, "{address}: a second program is refused");
     }
+}
+
+/// How often the runtime waits while `work` sends something ten times, a moment apart.
+fn waits(work: impl Fn(&UdpSocket)) -> usize {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    let waits = std::sync::Arc::new(AtomicUsize::new(0));
+    let counted = std::sync::Arc::clone(&waits);
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let count = move || drop(counted.fetch_add(1, Ordering::Relaxed));
+    let runtime = builder.enable_all().on_thread_park(count).build().unwrap();
+    runtime.block_on(async {
+        let socket = UdpSocket::bind(LOCAL).unwrap();
+        tokio::time::sleep(Duration::from_millis(2)).await;
+        let before = waits.load(Ordering::Relaxed);
+        for _ in 0..10 {
+            work(&socket);
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        waits.load(Ordering::Relaxed) - before
+    })
+}
+
+/// The system says that there is room whenever a datagram has left.
+#[test]
+fn a_datagram_that_leaves_wakes_nobody() {
+    let to = std::net::UdpSocket::bind(LOCAL).unwrap();
+    let to = to.local_addr().unwrap();
+    let quiet = waits(|_| {});
+    let sending = waits(|socket| drop(put(socket, &transmit(to, b"one")).unwrap()));
+    assert!(sending < quiet + 5, "{sending} waits while ten datagrams left, and {quiet} while none did");
+}
+
+#[test]
+fn several_senders_wait_for_room_at_once() {
+    run(async {
+        let socket = std::sync::Arc::new(UdpSocket::bind(LOCAL).unwrap());
+        let waiting = |_| tokio::spawn({
+            let socket = std::sync::Arc::clone(&socket);
+            async move { socket.writable().await }
+        });
+        let all: Vec<_> = (0..3).map(waiting).collect();
+        // One that gives up leaves its turn to the others.
+        all[0].abort();
+        for one in all.into_iter().skip(1) {
+            one.await.unwrap().unwrap();
+        }
+    });
 }
