@@ -35,3 +35,36 @@ impl Room {
         watched.writable().await.map(drop)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixDatagram;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::*;
+
+    /// A UDP socket on loopback is never full. A local one waits for its reader, and is watched in the same way.
+    #[tokio::test]
+    async fn all_who_wait_are_told_of_room_each_time() {
+        let (full, reader) = UnixDatagram::pair().unwrap();
+        full.set_nonblocking(true).unwrap();
+        reader.set_nonblocking(true).unwrap();
+        let room = Arc::new(Room::of(&OwnedFd::from(full.try_clone().unwrap()).into()).unwrap());
+        for _ in 0..3 {
+            while full.send(&[0; 1_000]).is_ok() {}
+            let wait = |room: &Arc<Room>| {
+                let room = Arc::clone(room);
+                tokio::spawn(async move { room.wait().await })
+            };
+            let (gives_up, first, second) = (wait(&room), wait(&room), wait(&room));
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            assert!(!first.is_finished() && !second.is_finished(), "there is no room");
+            gives_up.abort();
+            while reader.recv(&mut [0; 1_000]).is_ok() {}
+            first.await.unwrap().unwrap();
+            second.await.unwrap().unwrap();
+        }
+    }
+}

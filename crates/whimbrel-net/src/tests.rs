@@ -291,10 +291,12 @@ fn a_datagram_that_leaves_wakes_nobody() {
 fn several_senders_wait_for_room_at_once() {
     run(async {
         let socket = std::sync::Arc::new(UdpSocket::bind(LOCAL).unwrap());
-        let waiting = |_| tokio::spawn({
-            let socket = std::sync::Arc::clone(&socket);
-            async move { socket.writable().await }
-        });
+        let waiting = |_| {
+            tokio::spawn({
+                let socket = std::sync::Arc::clone(&socket);
+                async move { socket.writable().await }
+            })
+        };
         let all: Vec<_> = (0..3).map(waiting).collect();
         // One that gives up leaves its turn to the others.
         all[0].abort();
