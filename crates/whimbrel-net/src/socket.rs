@@ -93,6 +93,11 @@ impl UdpSocket {
         Err(io::ErrorKind::Unsupported.into())
     }
 
+    #[cfg(test)]
+    pub(crate) fn descriptor(&self) -> i32 {
+        std::os::fd::AsRawFd::as_raw_fd(self.socket.get_ref())
+    }
+
     /// The address that the socket is bound to.
     ///
     /// # Errors
