@@ -29,6 +29,8 @@ const MIN_BLOCKS: usize = 4;
 const LEAST_PACKET: usize = 64;
 /// The loss above which small messages are repeated twice.
 const HEAVY_LOSS: f64 = 0.08;
+/// The bytes behind which no further packet is built at a time. Large packets would otherwise keep a connection locked for long.
+const MOST_AT_A_TIME: usize = 94 << 10;
 /// The rate, in bytes a second, above which the processor and not the link limits the speed.
 const FASTER_THAN_SEALING: u64 = 1_000_000_000;
 /// The longest wait before PONG is repeated to a PING. A client without PONG sends PING every 250 ms, or every round
@@ -96,7 +98,7 @@ impl Connection {
         let start = out.len();
         let mut segment_size = usize::from(self.paths[at].mtu.current());
         let mut count = 0;
-        while count < segments.max(1) {
+        while count < segments.max(1) && out.len() - start < MOST_AT_A_TIME {
             let room = self.paths[at].room();
             if room < LEAST_PACKET {
                 break;
