@@ -7,7 +7,7 @@ use crate::Time;
 /// The UDP payload that every path carries (RFC 9000 section 14), bytes.
 pub(in crate::connection) const BASE: u16 = 1200;
 /// The UDP payload of a full Ethernet packet over IPv4, bytes. Most paths carry it, and most of those no more.
-const USUAL: u16 = 1472;
+pub(in crate::connection) const USUAL: u16 = 1472;
 /// How often one size is tried before it counts as too large.
 const TRIES: u8 = 2;
 /// The search ends when the candidates are this close, bytes.
