@@ -53,12 +53,14 @@ fn regression_a_store_that_cannot_be_used_is_refused_where_it_is_named() {
     let store = |name: &str| format!("{durable}[store]\nfolder = '{}'\n", home.file(name).display());
     std::fs::write(home.file("file"), "x").unwrap();
     refused(&home, &store("file"), "5:10", "has to be a folder");
+    refused(&home, &format!("{durable}[store]\nfolder = ''\n"), "5:10", "the folder has no name");
     accepted(&home, &store("new"));
     assert!(!home.file("new").exists(), "a check makes nothing");
     // Without `folder`, the store is below HOME.
     std::fs::create_dir(home.file(".local")).unwrap();
     std::fs::write(home.file(".local/state"), "x").unwrap();
     refused(&home, durable, "3:11", "cannot use ");
+    refused(&home, "[[channel]]\nname = 'all'\nkeep_retained = true\n", "3:17", "cannot use ");
     accepted(&home, "");
     // One that another broker has.
     let broker = Broker::new(&home, "other", free_ports(1)[0], "c", durable).started();
@@ -67,6 +69,17 @@ fn regression_a_store_that_cannot_be_used_is_refused_where_it_is_named() {
     let output = whimbrel(&home).args(["broker", "check"]).arg(home.file("other.toml")).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     drop(broker);
+}
+
+#[test]
+fn regression_a_control_socket_or_activity_log_in_no_folder_is_refused() {
+    let home = Home::new("check-service");
+    for setting in ["control", "activity"] {
+        let service = |place: &str| format!("[service]\n{setting} = '{}'\n", home.file(place).display());
+        refused(&home, &service("nowhere/file"), &format!("2:{}", setting.len() + 4), "make it first");
+        accepted(&home, &service("file"));
+    }
+    accepted(&home, "[service]\ncontrol = 'broker.sock'\n");
 }
 
 #[test]

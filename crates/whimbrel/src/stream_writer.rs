@@ -152,7 +152,7 @@ impl StreamWriter {
                 Poll::Pending
             }
             Ok(taken) => {
-                shared.wake(state);
+                shared.drive_or_wake(state);
                 Poll::Ready(Ok(taken))
             }
             Err(error) => {
@@ -260,5 +260,31 @@ impl AsyncWrite for StreamWriter {
     /// Ends the direction. Everything written is delivered first.
     fn poll_shutdown(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(self.end()?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use super::*;
+
+    /// Another task would have to be woken for it, maybe on another thread.
+    #[tokio::test]
+    async fn what_is_written_while_nothing_is_on_its_way_leaves_at_once() {
+        let (_server, _client, near, _far) = crate::testing::pair().await;
+        let (_reader, mut writer) = near.open_stream().await.unwrap().into_split();
+        let is_idle = || near.shared.lock().connection.is_idle();
+        let sent = || near.stats().connection.total.sent_packets;
+        for _ in 0..3 {
+            while !is_idle() {
+                tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+            }
+            let before = sent();
+            // On this runtime, no other task runs before the next wait.
+            let bytes = Bytes::from_static(b"ping");
+            assert_eq!(poll_fn(|cx| writer.poll_bytes(cx, &bytes)).await.unwrap(), 4);
+            assert_eq!(sent(), before + 1);
+        }
     }
 }

@@ -122,3 +122,17 @@ async fn byte_streams_half_close_like_sockets() {
     assert_eq!(answer, (copy.len() as u64).to_be_bytes());
     assert_eq!(serving.await.unwrap().1, copy);
 }
+
+#[tokio::test]
+async fn a_short_path_carries_large_packets_if_both_ends_allow_them() {
+    let (mut listening, mut dialling) = (Config::listen_as(new_identity()), Config::default());
+    listening.transport.max_udp_payload = 8952;
+    dialling.transport.max_udp_payload = 8952;
+    let (_server, _client, near, far) = join(dialling, listening).await;
+    while near.max_unfragmented() < 8_000 {
+        near.send("more").await.unwrap();
+        far.recv().await.unwrap();
+    }
+    near.send(vec![7; 8_000]).await.unwrap();
+    assert_eq!(far.recv().await.unwrap().payload.len(), 8_000);
+}

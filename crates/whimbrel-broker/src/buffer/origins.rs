@@ -10,7 +10,7 @@ use super::places::LogIndex;
 use super::settings::ChannelSettings;
 use crate::Time;
 
-/// The most origins. Beyond, one of which nothing is held is forgotten: first those of which nothing ever came, then those of the broker with
+/// The most origins. Beyond, one is forgotten of which nothing is held. Those of which nothing ever came go first, then those of the broker with
 /// the most, then the one that was silent for the longest. If something is held of all, the messages of one of the broker with the most give
 /// way to those of another.
 pub(super) const MOST_ORIGINS: usize = 512;

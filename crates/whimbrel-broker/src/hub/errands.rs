@@ -11,7 +11,7 @@ const MOST: usize = 8;
 /// With so many clients it is looked which of them have none.
 const LOOK: usize = 64;
 
-/// Errands that threads run. A client has one at a time, so that others wait for one of its errands at most.
+/// Errands that threads run. A client has one at a time, and the MQTT sessions of a user a few, so that others wait for these at most.
 #[derive(Debug)]
 pub(super) struct Errands {
     all: Arc<Semaphore>,
@@ -34,8 +34,18 @@ impl Errands {
         client: &[u8],
         errand: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Refusal> {
+        self.run_up_to(1, client, errand).await
+    }
+
+    /// As [`Errands::run`], with up to `most` errands of this client at a time.
+    pub(super) async fn run_up_to<T: Send + 'static>(
+        &self,
+        most: usize,
+        client: &[u8],
+        errand: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Refusal> {
         let stops = || Refusal::new(RefusalCode::Unavailable, "the broker stops");
-        let own = self.share(client).acquire_owned().await.map_err(|_| stops())?;
+        let own = self.share(client, most).acquire_owned().await.map_err(|_| stops())?;
         let all = Arc::clone(&self.all).acquire_owned().await.map_err(|_| stops())?;
         let run = tokio::task::spawn_blocking(move || {
             let done = errand();
@@ -45,7 +55,7 @@ impl Errands {
         run.await.map_err(|_| stops())
     }
 
-    fn share(&self, client: &[u8]) -> Arc<Semaphore> {
+    fn share(&self, client: &[u8], most: usize) -> Arc<Semaphore> {
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(share) = clients.get(client).and_then(Weak::upgrade) {
             return share;
@@ -53,7 +63,7 @@ impl Errands {
         if clients.len().is_multiple_of(LOOK) {
             clients.retain(|_, share| share.strong_count() > 0);
         }
-        let share = Arc::new(Semaphore::new(1));
+        let share = Arc::new(Semaphore::new(most));
         clients.insert(client.to_vec(), Arc::downgrade(&share));
         share
     }

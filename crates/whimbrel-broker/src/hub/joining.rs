@@ -25,7 +25,7 @@ impl Hub {
     /// The group begins with what is published after its first member came.
     ///
     /// # Errors
-    /// The group is another broker's, its members select otherwise, no channel can have what it selects, or a limit is reached.
+    /// Another broker serves the group, its members have another selector, no channel has topics of its filter, or a limit is reached.
     pub fn join(
         self: &Arc<Self>,
         (client, user): (ClientId, UserId),

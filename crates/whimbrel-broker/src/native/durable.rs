@@ -12,7 +12,8 @@ use whimbrel_pubsub::frame::{
 use whimbrel_pubsub::topic::TopicFilter;
 
 use super::access::Permissions;
-use super::subscriber::{COVER_EVERY, Packing, Who, mistake, not_permitted, revoked, selected};
+use super::packing::Packing;
+use super::subscriber::{COVER_EVERY, Who, mistake, not_permitted, revoked, selected};
 use crate::hub::{AttachDurable, DurableAttachment, Hub, Progress, Sink};
 
 /// Why serving is over.

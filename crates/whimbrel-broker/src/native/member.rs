@@ -12,7 +12,8 @@ use whimbrel_pubsub::frame::{Kind, Recover, Refusal, Slow, Subscribe, Subscribed
 use whimbrel_pubsub::topic::{self, TopicFilter};
 
 use super::access::Permissions;
-use super::subscriber::{Packing, Who, mistake, not_permitted, revoked, selected};
+use super::packing::Packing;
+use super::subscriber::{Who, mistake, not_permitted, revoked, selected};
 use crate::hub::{Hub, Receipt, Seat, Sink};
 
 /// How long the end waits for news of what was sent. What is not known to have come by then goes to others.

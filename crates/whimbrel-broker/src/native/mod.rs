@@ -5,6 +5,7 @@ mod answers;
 mod durable;
 mod member;
 mod openings;
+mod packing;
 mod publishing;
 mod session;
 mod subscriber;
@@ -28,7 +29,7 @@ mod tests {
         size_of::<R>()
     }
 
-    fn of_subscriber<A, B, C, D, E, F, R>(_: impl Fn(A, B, C, D, E, F) -> R) -> usize {
+    fn of_subscriber<A, B, C, D, E, R>(_: impl Fn(A, B, C, D, E) -> R) -> usize {
         size_of::<R>()
     }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
-use tokio::time::{sleep, sleep_until};
+use tokio::time::sleep_until;
 use whimbrel::{Mocket, PublicKey, StreamId};
 use whimbrel_pubsub::frame::{BrokerFrame, ClientFrame, Welcome};
 
@@ -27,17 +27,40 @@ const NO_STREAM: StreamId = StreamId(0);
 const MISUSED: u64 = 1;
 
 /// Serves a client until its session ends.
-pub(super) async fn run(hub: Arc<Hub>, mocket: Mocket, access: Arc<Access>) {
-    if mocket.established().await.is_err() {
-        return;
+pub(super) fn run(hub: Arc<Hub>, mocket: Mocket, access: Arc<Access>) -> impl Future<Output = ()> {
+    // In a box, as all that a client does not need any more once it has said hello. There are many.
+    let greeting = Box::pin(greet(hub, mocket, access));
+    async move {
+        if let Some(session) = greeting.await {
+            session.run().await;
+        }
     }
+}
+
+/// Waits until a client has said hello, and answers. `None`: the session has ended.
+async fn greet(hub: Arc<Hub>, mocket: Mocket, access: Arc<Access>) -> Option<Box<Session>> {
+    mocket.established().await.ok()?;
     let key = mocket.peer_key();
     let name = key.map_or_else(|| "somebody".to_owned(), |key| key.to_string());
     let known = Arc::new(Client::new(&name, Some(mocket.peer_addr())));
     let publishing = Publishing::new(Arc::clone(&hub), Arc::clone(&access), key, Arc::clone(&known));
-    let mut session = Session { hub, mocket, access, client: client_of(key), known, publishing };
-    if let Err(why) = session.serve().await {
-        session.mocket.close(MISUSED, &why).await;
+    let session = Box::new(Session { hub, mocket, access, client: client_of(key), known, publishing });
+    match session.greet().await {
+        Ok(true) => Some(session),
+        Ok(false) => None,
+        Err(why) => {
+            session.mocket.close(MISUSED, &why).await;
+            None
+        }
+    }
+}
+
+/// Waits until `due`, or for good if that is never.
+async fn pause(due: Option<Instant>) {
+    match due {
+        // In a box, since few wait for a time.
+        Some(due) => Box::pin(sleep_until(due.into())).await,
+        None => std::future::pending().await,
     }
 }
 
@@ -58,11 +81,17 @@ struct Session {
 }
 
 impl Session {
-    /// Serves until the session is closed. Fails if the client does what no client should.
-    async fn serve(&mut self) -> Result<(), String> {
+    async fn run(mut self: Box<Self>) {
+        if let Err(why) = self.serve().await {
+            Box::pin(self.mocket.close(MISUSED, &why)).await;
+        }
+    }
+
+    /// Waits for the client's hello and answers it. Returns whether the session goes on. Fails if the client does what no client should.
+    async fn greet(&self) -> Result<bool, String> {
         let hello = tokio::time::timeout(HELLO, self.mocket.recv());
         let Ok(first) = hello.await else { return Err("the client does not say hello".to_owned()) };
-        let Ok(first) = first else { return Ok(()) };
+        let Ok(first) = first else { return Ok(false) };
         let Ok(ClientFrame::Hello(hello)) = ClientFrame::parse(&first.payload) else {
             return Err("the first message is not a hello of this version".to_owned());
         };
@@ -70,9 +99,11 @@ impl Session {
         let name = self.hub.name();
         let (cluster, broker, name) = (name.cluster, name.broker, name.name.clone());
         let welcome = BrokerFrame::Welcome(Welcome { cluster, broker, name, credit: CREDIT });
-        if self.mocket.send(welcome.encode()).await.is_err() {
-            return Ok(());
-        }
+        Ok(self.mocket.send(welcome.encode()).await.is_ok())
+    }
+
+    /// Serves until the session is closed. Fails if the client does what no client should.
+    async fn serve(&mut self) -> Result<(), String> {
         // Subscriptions end with the session.
         let mut subscribers = JoinSet::new();
         let roomy = Arc::new(Semaphore::new(subscriber::ROOMY));
@@ -81,8 +112,10 @@ impl Session {
             // A client that is beyond its quota is not read, so that it runs out of credit and waits.
             let held = self.publishing.pace.until(Instant::now());
             let reads = held.is_none() && !self.publishing.is_holding();
+            let again = self.publishing.is_holding().then(|| Instant::now() + AGAIN);
+            let due = held.into_iter().chain(again).min();
             tokio::select! {
-                () = sleep_until(held.unwrap_or_else(Instant::now).into()), if held.is_some() => {}
+                () = pause(due), if due.is_some() => self.publishing.go_on(),
                 number = self.mocket.recv_many(&mut received, BATCH), if reads => {
                     if number.is_err() {
                         return Ok(());
@@ -111,7 +144,6 @@ impl Session {
                     }
                     self.publishing.go_on();
                 }
-                () = sleep(AGAIN), if self.publishing.is_holding() => self.publishing.go_on(),
                 // The first message of a stream may be among what is not read now.
                 stream = self.mocket.accept_messages(), if reads => {
                     let Ok(stream) = stream else { return Ok(()) };
@@ -124,10 +156,9 @@ impl Session {
                     }
                     let (known, access) = (Arc::clone(&self.known), Arc::clone(&self.access));
                     let who = Who { client: self.client, key, known, access };
-                    let most = self.mocket.max_unfragmented();
                     let hub = Arc::clone(&self.hub);
                     let roomy = Arc::clone(&roomy);
-                    subscribers.spawn(subscriber::run(hub, stream, first, who, most, roomy));
+                    subscribers.spawn(subscriber::run(hub, stream, first, who, roomy));
                 }
                 Some(_) = subscribers.join_next() => {}
             }

@@ -7,16 +7,15 @@ use bytes::Bytes;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use whimbrel::{MessageStream, PublicKey, Sender};
-use whimbrel_pubsub::coverage::Told;
 use whimbrel_pubsub::frame::{
-    Kind, Refusal, RefusalCode, Start, Subscribe, Subscribed, SubscriberFrame, SubscriptionFrame, Telling,
+    Kind, Refusal, RefusalCode, Start, Subscribe, Subscribed, SubscriberFrame, SubscriptionFrame,
 };
-use whimbrel_pubsub::message::ChannelId;
 use whimbrel_pubsub::topic::TopicFilter;
 
 use super::access::{Access, Permissions};
+use super::packing::{FORM, Packing};
 use super::{durable, member};
-use crate::hub::{Attach, Attachment, Client, ClientId, Form, Hub, Progress, Sink, SubscriptionKind};
+use crate::hub::{Attach, Attachment, Client, ClientId, Hub, Progress, SubscriptionKind};
 use crate::quota::Quota;
 use crate::selection::Selection;
 use crate::selector::Selector;
@@ -51,63 +50,70 @@ impl Who {
 }
 
 /// Serves a subscription until its stream or session ends. `first` is its first message, if that came already.
-pub(super) async fn run(
+pub(super) fn run(
+    hub: Arc<Hub>,
+    stream: MessageStream,
+    first: Option<Bytes>,
+    who: Who,
+    roomy: Arc<Semaphore>,
+) -> impl Future<Output = ()> {
+    // In a box, as all that a subscription does not need any more once it is attached. There are many.
+    let beginning = Box::pin(begin(hub, stream, first, who, roomy));
+    async move {
+        if let Some(serving) = beginning.await {
+            serving.run().await;
+        }
+    }
+}
+
+/// Serves a subscription until it is attached, or to its end if that is done otherwise.
+async fn begin(
     hub: Arc<Hub>,
     mut stream: MessageStream,
     first: Option<Bytes>,
     who: Who,
-    most: usize,
     roomy: Arc<Semaphore>,
-) {
+) -> Option<Box<Serving>> {
     let sender = stream.sender().build();
     let first = match first {
         Some(first) => first,
-        None => match timeout(PATIENCE, stream.recv()).await {
-            Ok(Ok(message)) => message.payload,
-            _ => return,
-        },
+        None => timeout(PATIENCE, stream.recv()).await.ok()?.ok()?.payload,
     };
     // What changes from here on is noticed.
-    let mut changes = who.access.changes();
+    let changes = who.access.changes();
     let permissions = who.permissions();
-    let packing = Packing::new(most, permissions.quota.queued(BYTES));
+    let packing = Packing::new(permissions.quota.queued(BYTES));
     let attached = match SubscriberFrame::parse(&first) {
         Ok(SubscriberFrame::Subscribe(subscribe))
             if matches!(subscribe.kind, Kind::Durable { .. }) && !member::is_shared(&subscribe) =>
         {
             drop(first);
-            // Boxed: few are durable, and each of the others would have room for one.
-            let serving =
-                durable::run(hub, stream, (who, changes), subscribe, &permissions, (packing, &roomy));
-            return Box::pin(serving).await;
+            durable::run(hub, stream, (who, changes), subscribe, &permissions, (packing, &roomy)).await;
+            return None;
         }
         Ok(SubscriberFrame::Subscribe(subscribe)) if member::is_shared(&subscribe) => {
             drop(first);
-            let serving =
-                member::run(hub, stream, (who, changes), subscribe, &permissions, (packing, &roomy));
-            return Box::pin(serving).await;
+            member::run(hub, stream, (who, changes), subscribe, &permissions, (packing, &roomy)).await;
+            return None;
         }
-        Ok(SubscriberFrame::Subscribe(subscribe)) => attach(&hub, &who, &permissions, most, subscribe),
-        Ok(SubscriberFrame::End(name)) => return Box::pin(durable::end(hub, &sender, &who, name)).await,
+        Ok(SubscriberFrame::Subscribe(subscribe)) => attach(&hub, &who, &permissions, subscribe),
+        Ok(SubscriberFrame::End(name)) => {
+            durable::end(hub, &sender, &who, name).await;
+            return None;
+        }
         _ => Err(mistake("the first message on the stream subscribes to nothing")),
     };
     drop(first);
-    let ended = match attached {
+    match attached {
         Ok((attachment, filter, subscribed)) => {
-            let frame = SubscriptionFrame::Subscribed(subscribed).encode();
-            if sender.send(frame).await.is_err() {
-                return;
-            }
-            tokio::select! {
-                ended = serve(&hub, attachment, &mut stream, &sender, packing, &roomy) => ended,
-                () = revoked(&who, &filter, &mut changes) => Some(not_permitted(&filter)),
-            }
+            sender.send(SubscriptionFrame::Subscribed(subscribed).encode()).await.ok()?;
+            Some(Box::new(Serving { hub, attachment, stream, sender, packing, roomy, who, filter, changes }))
         }
-        Err(refusal) => Some(refusal),
-    };
-    if let Some(refusal) = ended {
-        drop(sender.send(SubscriptionFrame::Ended(refusal).encode()).await);
-        // What was sent arrives, though the stream is dropped.
+        Err(refusal) => {
+            drop(sender.send(SubscriptionFrame::Ended(refusal).encode()).await);
+            // What was sent arrives, though the stream is dropped.
+            None
+        }
     }
 }
 
@@ -140,7 +146,6 @@ fn attach(
     hub: &Arc<Hub>,
     who: &Who,
     permissions: &Permissions,
-    most: usize,
     subscribe: Subscribe,
 ) -> Result<(Attachment, TopicFilter, Subscribed), Refusal> {
     let Subscribe { filter, selector, kind, recover, slow } = subscribe;
@@ -164,9 +169,8 @@ fn attach(
     let normal = selection.selector().map(ToString::to_string);
     let filter = selection.filter().clone();
     let kind = if state.is_some() { SubscriptionKind::SemiDurable } else { SubscriptionKind::Nondurable };
-    // Frames are alike if packets are as long.
-    let form = Form(most as u64);
-    let mut attachment = hub.attach(who.client, Attach { selection, recover, slow, start, state, form })?;
+    let mut attachment =
+        hub.attach(who.client, Attach { selection, recover, slow, start, state, form: FORM })?;
     attachment.introduce(&who.known, kind);
     let subscribed = Subscribed { selector: normal, channels: attachment.channels() };
     Ok((attachment, filter, subscribed))
@@ -190,13 +194,47 @@ pub(super) fn mistake(why: impl std::fmt::Display) -> Refusal {
     Refusal::new(RefusalCode::Mistake, why)
 }
 
+/// A subscription that is attached.
+struct Serving {
+    hub: Arc<Hub>,
+    attachment: Attachment,
+    stream: MessageStream,
+    sender: Sender,
+    packing: Packing,
+    roomy: Arc<Semaphore>,
+    who: Who,
+    filter: TopicFilter,
+    changes: watch::Receiver<()>,
+}
+
+impl Serving {
+    async fn run(mut self: Box<Self>) {
+        let Self { hub, attachment, stream, sender, packing, roomy, who, filter, changes } = &mut *self;
+        let ended = tokio::select! {
+            ended = serve(hub, attachment, stream, sender, packing, roomy) => ended,
+            () = revoked(who, filter, changes) => Some(not_permitted(filter)),
+        };
+        if let Some(refusal) = ended {
+            self.end(refusal).await;
+        }
+    }
+
+    async fn end(self: Box<Self>, refusal: Refusal) {
+        let Self { sender, attachment, .. } = *self;
+        // Whoever hears of the end may subscribe again.
+        drop(attachment);
+        drop(sender.send(SubscriptionFrame::Ended(refusal).encode()).await);
+        // What was sent arrives, though the stream is dropped.
+    }
+}
+
 /// Tells the subscriber what there is, until the stream ends. Returns why the broker ends it.
 async fn serve(
     hub: &Hub,
-    mut attachment: Attachment,
+    attachment: &mut Attachment,
     stream: &mut MessageStream,
     sender: &Sender,
-    mut packing: Packing,
+    packing: &mut Packing,
     roomy: &Semaphore,
 ) -> Option<Refusal> {
     let mut covers = interval(COVER_EVERY);
@@ -205,16 +243,17 @@ async fn serve(
         if attachment.is_superseded() {
             return Some(Refusal::new(RefusalCode::Superseded, "the state was attached elsewhere"));
         }
-        let turn = if attachment.is_recovering() { Some(hub.turns().begin().await) } else { None };
-        let room = roomy.try_acquire().ok();
-        packing.allow(room.is_some());
-        let began = Instant::now();
-        let progress = attachment.read(true, STEPS, &mut packing);
-        if let Some(turn) = turn {
-            hub.turns().end(turn, began.elapsed()).await;
-        }
-        sender.send_many(packing.take()).await.ok()?;
-        drop(room);
+        let progress = if attachment.is_recovering() {
+            // In a box, since most have nothing to recover most of the time.
+            Box::pin(recover(hub, attachment, sender, packing, roomy)).await?
+        } else {
+            let room = roomy.try_acquire().ok();
+            packing.allow(room.is_some());
+            let progress = attachment.read(true, STEPS, packing);
+            sender.send_many(packing.take()).await.ok()?;
+            drop(room);
+            progress
+        };
         match progress {
             Progress::TooSlow => {
                 return Some(Refusal::new(RefusalCode::TooSlow, "the subscriber was too slow"));
@@ -235,87 +274,21 @@ async fn serve(
     }
 }
 
-/// Packs what is told into messages that fit into one packet each.
-#[derive(Default)]
-pub(super) struct Packing {
-    most: usize,
-    /// The bytes that may be packed if there is room.
-    roomy: usize,
-    /// The bytes that may be packed now.
-    room: usize,
-    open: Option<(ChannelId, Telling)>,
-    full: Vec<Bytes>,
-    bytes: usize,
-    /// The length of what was added last.
-    last: usize,
-    /// Where what is shared begins among the full messages.
-    shared: usize,
-}
-
-impl Packing {
-    fn new(most: usize, roomy: usize) -> Self {
-        Self { most, roomy, room: most, ..Self::default() }
-    }
-
-    /// Sets whether there is room for more than a packet.
-    pub(super) fn allow(&mut self, is_roomy: bool) {
-        self.room = if is_roomy { self.roomy } else { self.most };
-    }
-
-    fn close(&mut self) {
-        self.full.extend(self.open.take().map(|(_, telling)| telling.finish()));
-    }
-
-    pub(super) fn take(&mut self) -> Vec<Bytes> {
-        self.close();
-        self.bytes = 0;
-        std::mem::take(&mut self.full)
-    }
-}
-
-impl Sink for Packing {
-    fn tell(&mut self, channel: ChannelId, told: Told) -> bool {
-        self.last = match &told {
-            Told::Delivery(delivery) => delivery.message.encoded().len() + 16,
-            _ => 48,
-        };
-        if self
-            .open
-            .as_ref()
-            .is_some_and(|(open, telling)| *open != channel || telling.len() + self.last > self.most)
-        {
-            self.close();
-        }
-        let (_, telling) = self.open.get_or_insert_with(|| (channel, Telling::new(channel)));
-        telling.push(&told);
-        self.bytes += self.last;
-        self.bytes < self.room
-    }
-
-    fn shares(&self) -> bool {
-        true
-    }
-
-    fn begin(&mut self) {
-        self.close();
-        self.shared = self.full.len();
-    }
-
-    /// Another as long as the last would not fit into the packet.
-    fn is_whole(&self) -> bool {
-        let is_full = |(_, telling): &(ChannelId, Telling)| telling.len() + self.last > self.most;
-        self.full.len() > self.shared || self.open.as_ref().is_some_and(is_full)
-    }
-
-    fn end(&mut self) -> Option<Vec<Bytes>> {
-        self.close();
-        self.full.get(self.shared..).map(<[Bytes]>::to_vec)
-    }
-
-    fn repeat(&mut self, bytes: &[Bytes]) -> bool {
-        self.close();
-        self.bytes += bytes.iter().map(Bytes::len).sum::<usize>();
-        self.full.extend_from_slice(bytes);
-        self.bytes < self.room
-    }
+/// Reads and sends when it is the subscription's turn to recover.
+async fn recover(
+    hub: &Hub,
+    attachment: &mut Attachment,
+    sender: &Sender,
+    packing: &mut Packing,
+    roomy: &Semaphore,
+) -> Option<Progress> {
+    let turn = hub.turns().begin().await;
+    let room = roomy.try_acquire().ok();
+    packing.allow(room.is_some());
+    let began = Instant::now();
+    let progress = attachment.read(true, STEPS, packing);
+    hub.turns().end(turn, began.elapsed()).await;
+    sender.send_many(packing.take()).await.ok()?;
+    drop(room);
+    Some(progress)
 }

@@ -143,7 +143,89 @@ mod tests {
         })
     }
 
+    /// Values beside each other, of all types.
+    const VALUES: [Option<Value<'static>>; 25] = [
+        None,
+        Some(Value::Boolean(true)),
+        Some(Value::Boolean(false)),
+        Some(Value::Text("1")),
+        Some(Value::Text("")),
+        Some(Value::Bytes(b"1")),
+        Some(Value::Integer(i64::MIN)),
+        Some(Value::Integer(-1)),
+        Some(Value::Integer(0)),
+        Some(Value::Integer(1)),
+        Some(Value::Integer((1 << 53) - 1)),
+        Some(Value::Integer(1 << 53)),
+        Some(Value::Integer((1 << 53) + 1)),
+        Some(Value::Integer((1 << 53) + 2)),
+        Some(Value::Integer(i64::MAX)),
+        Some(Value::Float(f64::NAN)),
+        Some(Value::Float(f64::NEG_INFINITY)),
+        Some(Value::Float(f64::INFINITY)),
+        Some(Value::Float(-0.0)),
+        Some(Value::Float(0.0)),
+        Some(Value::Float(f64::MIN_POSITIVE)),
+        Some(Value::Float(0.5)),
+        Some(Value::Float(1.0)),
+        Some(Value::Float(1.0 + f64::EPSILON)),
+        Some(Value::Float((1_u64 << 53) as f64)),
+    ];
+
+    /// A bound of a range; none with some luck.
+    fn bound() -> impl Strategy<Value = Option<f64>> {
+        let numbers = VALUES.iter().flatten().filter_map(|value| match value {
+            Value::Integer(value) => Some(*value as f64),
+            Value::Float(value) => Some(*value).filter(|value| !value.is_nan()),
+            _ => None,
+        });
+        proptest::option::of(proptest::sample::select(numbers.collect::<Vec<_>>()))
+    }
+
+    fn odd_condition() -> impl Strategy<Value = String> {
+        let literal = "(0|1|-1|9007199254740991|9007199254740992|9007199254740993|-9223372036854775808|\
+            9223372036854775807|0\\.0|-0\\.0|0\\.5|1\\.0|1e308|'1'|''|TRUE|price|other)";
+        let side = "(price|other|-price|price [+] 0|price / 0|0 - price)";
+        let compared = (side, "(=|<>)", literal).prop_map(|(a, how, b)| format!("{a} {how} {b}"));
+        let number = "(0|1|9007199254740992|9007199254740993|0\\.5|-0\\.0|other)";
+        let ordered = (side, "(<|<=|>|>=)", number, any::<bool>()).prop_map(|(a, how, b, is_mirrored)| {
+            if is_mirrored { format!("{b} {how} {a}") } else { format!("{a} {how} {b}") }
+        });
+        let between = (number, number).prop_map(|(low, high)| format!("price BETWEEN {low} AND {high}"));
+        let asked = "(price IS NULL|price IS NOT NULL|other IS NULL|price IN [(]'1', ''[)]|price LIKE '1'|price|TRUE|FALSE)";
+        let leaf = prop_oneof![2 => compared, 3 => ordered, 1 => between, 1 => asked];
+        leaf.prop_recursive(3, 12, 2, |inner| {
+            prop_oneof![
+                (inner.clone(), "(AND|OR)", inner.clone()).prop_map(|(a, how, b)| format!("({a} {how} {b})")),
+                inner.prop_map(|a| format!("NOT ({a})")),
+            ]
+        })
+    }
+
     proptest! {
+        #[test]
+        fn the_reach_is_certain_for_values_of_all_types(text in odd_condition(), low in bound(), high in bound(), other in 0..VALUES.len()) {
+            // Some of them compare what the parser knows to be of different types.
+            let Ok(selector) = Selector::parse(&text) else { return Ok(()) };
+            let low = low.map_or(Bound::Unbounded, Bound::Included);
+            let key = KeyRange::new("price", low, high.map_or(Bound::Unbounded, Bound::Excluded)).unwrap();
+            let partition = PartitionRule::new("#".parse().unwrap(), Some(key));
+            let selection = Selection::new("#".parse().unwrap(), Some(Arc::new(selector)));
+            let reach = selection.reach(&partition);
+            for price in VALUES {
+                let pairs = [("price", price), ("other", VALUES[other])];
+                let pairs = pairs.into_iter().filter_map(|(name, value)| Some((name, value?)));
+                let properties = Properties::new(pairs).unwrap();
+                let draft = Draft { topic: "t", properties: properties.as_bytes(), ..Draft::default() };
+                let message = draft.finish().unwrap();
+                if partition.picks(&message) {
+                    let picked = selection.picks(&message);
+                    prop_assert!(reach != Reach::Whole || picked, "{text}: {price:?}");
+                    prop_assert!(reach != Reach::None || !picked, "{text}: {price:?}");
+                }
+            }
+        }
+
         #[test]
         fn the_reach_is_certain(text in condition(), low in 0_i64..6, more in 1_i64..4, other in proptest::option::of(-1_i64..7)) {
             let partition = rule("#", low as f64, (low + more) as f64);

@@ -33,6 +33,9 @@ impl StoreSection {
     /// Returns the place for the broker with this key.
     pub fn place(&self, key: &PublicKey) -> StorePlace {
         let folder = match &self.folder {
+            Some(folder) if folder.as_os_str().is_empty() => {
+                Err("the folder has no name: name one, or leave `folder` out for the default".to_owned())
+            }
             Some(folder) => Ok(folder.clone()),
             None => {
                 default_state_folder().map(|state| state.join(format!("broker-{key}"))).map_err(|error| {

@@ -21,6 +21,16 @@ pub(super) fn check(file: &Path, settings: &Settings) -> Result<(), Misused> {
     }
     let psk = settings.listen.psk.as_deref();
     read_psk(psk).map_err(|error| refuse("listen.psk", &error.to_string()))?;
+    let (control, activity) = (&settings.service.control, &settings.service.activity);
+    let activity = activity.as_ref().map(|activity| &activity.path);
+    for (setting, path) in [("control", control.as_ref()), ("activity", activity)] {
+        let folder = path.and_then(|path| path.parent()).filter(|folder| !folder.as_os_str().is_empty());
+        if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+            let why =
+                format!("there is no folder {}: make it first, or choose another path", folder.display());
+            return Err(refuse(&format!("service.{setting}"), &why));
+        }
+    }
     let Some((setting, folder)) = store(settings, own) else { return Ok(()) };
     let checked = folder.and_then(|folder| usable(&folder, settings));
     checked.map_err(|why| refuse(&setting, &why))
@@ -45,11 +55,15 @@ fn own_key(file: Option<&Path>) -> Result<Option<PublicKey>, KeyFileError> {
 
 /// Returns the folder of the store, or why there is none, and the setting that wants it. `None`: nothing needs one yet.
 fn store(settings: &Settings, own: Option<PublicKey>) -> Option<(String, Result<PathBuf, String>)> {
-    let durable = settings.channels.iter().position(|channel| channel.durable);
-    let setting = match (&settings.store.folder, durable) {
-        (Some(_), _) => "store.folder".to_owned(),
-        (None, Some(at)) => format!("channel.{at}.durable"),
-        (None, None) => return None,
+    let mut wants =
+        settings.channels.iter().enumerate().filter_map(|(at, channel)| match channel.keep_retained {
+            _ if channel.durable => Some(format!("channel.{at}.durable")),
+            Some(true) => Some(format!("channel.{at}.keep_retained")),
+            _ => None,
+        });
+    let setting = match &settings.store.folder {
+        Some(_) => "store.folder".to_owned(),
+        None => wants.next()?,
     };
     // A new key has a new folder.
     let own = own.unwrap_or_else(|| new_identity().public());

@@ -13,6 +13,7 @@ use whimbrel_broker::native::Access;
 use whimbrel_broker::report::Reporter;
 use whimbrel_broker::serve;
 use whimbrel_broker::settings::{Settings, SettingsError};
+use whimbrel_pubsub::client::allow_large_packets;
 use whimbrel_pubsub::frame::PROTOCOL;
 use whimbrel_service::key::{default_key_file, own_or_new};
 use whimbrel_service::{Command, ListenOptions, Listening, Service};
@@ -149,6 +150,7 @@ impl RunCommand {
             note(format_args!("made the key {}", path.display()));
         }
         let mut transport = settings.transport.clone();
+        allow_large_packets(&mut transport);
         // Nothing is kept here for a client that is away, and a broker that is gone is dialled anew.
         transport.reattach = None;
         transport.session.send_queue_bytes = transport.session.send_queue_bytes.min(QUEUE);

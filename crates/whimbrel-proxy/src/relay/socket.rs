@@ -104,15 +104,33 @@ impl Socket {
 fn try_read(tcp: &TcpStream, is_bulk: &mut bool) -> io::Result<Bytes> {
     if *is_bulk {
         let mut buffer = BytesMut::with_capacity(CHUNK);
-        let read = tcp.try_read_buf(&mut buffer)?;
+        let read = drain(tcp, CHUNK, || tcp.try_read_buf(&mut buffer))?;
         *is_bulk = read >= BULK;
         return Ok(if *is_bulk { buffer.freeze() } else { Bytes::copy_from_slice(&buffer) });
     }
     SCRATCH.with_borrow_mut(|scratch| {
-        let read = tcp.try_read(scratch)?;
+        let read = drain(tcp, CHUNK, || tcp.try_read(scratch))?;
         *is_bulk = read >= BULK;
         Ok(Bytes::copy_from_slice(&scratch[..read]))
     })
+}
+
+/// Reads once into room for so many bytes. If some is left, the connection is empty, and the next wait sleeps until something
+/// comes. That saves a call that would only return `WouldBlock`. Only the readiness seen before the call is cleared, so what
+/// comes meanwhile, and the end, are not missed.
+fn drain(tcp: &TcpStream, room: usize, read: impl FnOnce() -> io::Result<usize>) -> io::Result<usize> {
+    // Elsewhere, readiness may be reported only once.
+    const IS_TOLD_AGAIN: bool = cfg!(target_os = "linux");
+    let mut last = None;
+    let done = tcp.try_io(Interest::READABLE, || {
+        let count = read()?;
+        if IS_TOLD_AGAIN && (1..room).contains(&count) {
+            last = Some(count);
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        Ok(count)
+    });
+    last.map_or(done, Ok)
 }
 
 impl Program for Socket {
@@ -197,7 +215,57 @@ pub(crate) fn drop_front(bytes: &mut Vec<Bytes>, mut written: usize) {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::AsyncWriteExt;
+
     use super::*;
+
+    /// Returns a program's end of a connection, and ours.
+    async fn connection() -> (TcpStream, Socket) {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let program = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        (program, Socket::new(listener.accept().await.unwrap().0))
+    }
+
+    async fn next(socket: &mut Socket) -> Option<Bytes> {
+        std::future::poll_fn(|cx| socket.poll_read(cx)).await.unwrap()
+    }
+
+    /// Whether a read would be tried now, since the connection may have something.
+    fn may_have_more(socket: &Socket) -> bool {
+        let Tcp::Kernel(tcp) = &socket.tcp else { return false };
+        tcp.poll_read_ready(&mut Context::from_waker(std::task::Waker::noop())).is_ready()
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn an_empty_connection_is_not_read_again() {
+        let (mut program, mut socket) = connection().await;
+        for is_bulk in [false, true] {
+            program.write_all(b"ping").await.unwrap();
+            socket.is_bulk = is_bulk;
+            assert_eq!(next(&mut socket).await.unwrap(), "ping");
+            assert!(!may_have_more(&socket), "a second read would find nothing");
+        }
+        program.write_all(&vec![1; CHUNK]).await.unwrap();
+        socket.is_bulk = false;
+        let mut left = CHUNK;
+        while left > 0 {
+            let read = next(&mut socket).await.unwrap().len();
+            left -= read;
+            assert!(read < CHUNK || may_have_more(&socket), "a full buffer says nothing of what is left");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_end_right_behind_the_bytes_is_seen() {
+        for _ in 0..20 {
+            let (mut program, mut socket) = connection().await;
+            program.write_all(b"ping").await.unwrap();
+            drop(program);
+            assert_eq!(next(&mut socket).await.unwrap(), "ping");
+            assert_eq!(next(&mut socket).await, None);
+        }
+    }
 
     #[test]
     fn what_was_written_is_dropped_from_the_front() {

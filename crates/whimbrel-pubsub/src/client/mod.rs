@@ -38,7 +38,9 @@ use whimbrel::Endpoint;
 
 pub use ending::EndError;
 pub use error::{ClientError, PublishError};
-pub use options::{ClientOptions, Durability, Publish, Subscribing, endpoint_config};
+pub use options::{
+    ClientOptions, Durability, LARGEST_PACKET, Publish, Subscribing, allow_large_packets, endpoint_config,
+};
 pub use publishing::Acknowledgement;
 pub use subscribing::{Event, Subscription};
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use whimbrel::{Config, Url};
+use whimbrel::{Config, TransportConfig, Url};
 
 use crate::coverage::SubscriptionState;
 use crate::frame::{PROTOCOL, Recover, Slow};
@@ -42,11 +42,24 @@ const KEEP_ALIVE: Duration = Duration::from_secs(5);
 /// The silence after which a broker counts as gone.
 const SILENCE: Duration = Duration::from_secs(15);
 
+/// The largest UDP payload that is tried, bytes: a jumbo frame over IPv6. Many small messages cost less in few packets, where the path carries
+/// them, as in data centres and between programs of one host.
+pub const LARGEST_PACKET: u16 = 8_952;
+
+/// Lets packets be as large as [`LARGEST_PACKET`], unless another limit than the transport's default was set.
+pub fn allow_large_packets(transport: &mut TransportConfig) {
+    if transport.max_udp_payload == TransportConfig::default().max_udp_payload {
+        transport.max_udp_payload = LARGEST_PACKET;
+    }
+}
+
 /// Sets what the endpoint of a client needs: the application protocol, and that a broker which is silent for 15 s is given up, so that another one
 /// is tried. The client probes an idle broker every 5 s. Change these two in [`Config::transport`] afterwards if you like.
+/// Packets may be [`LARGEST_PACKET`], unless another limit than the transport's default was set.
 #[must_use]
 pub fn endpoint_config(config: Config) -> Config {
     let mut transport = config.transport.clone();
+    allow_large_packets(&mut transport);
     (transport.keep_alive, transport.idle_timeout, transport.reattach) = (Some(KEEP_ALIVE), SILENCE, None);
     config.protocol(PROTOCOL.into()).transport(transport)
 }

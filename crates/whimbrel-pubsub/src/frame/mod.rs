@@ -17,4 +17,4 @@ pub use subscribing::{
     Attached, DurableName, Kind, Recover, Slow, Start, Subscribe, Subscribed, SubscriberFrame,
     SubscriptionFrame,
 };
-pub use telling::{Telling, parse_telling};
+pub use telling::{Telling, parse_telling, telling_head};

@@ -151,6 +151,13 @@ impl Telling {
     }
 }
 
+/// Returns the length of a telling's head. Behind it are the things told. Those of a second telling with the same head may follow those of
+/// the first, since a telling refers to nothing before itself.
+pub fn telling_head(frame: &[u8]) -> usize {
+    let is_last = |byte: &u8| byte & 0x80 == 0;
+    frame.iter().skip(1).position(is_last).map_or(frame.len(), |last| last + 2)
+}
+
 /// Reads a frame about a channel.
 ///
 /// # Errors
@@ -290,6 +297,24 @@ mod tests {
             told.iter().for_each(|told| telling.push(told));
             prop_assert_eq!(telling.is_empty(), told.is_empty());
             prop_assert_eq!(parse_telling(&telling.finish()), Ok((ChannelId(channel), told)));
+        }
+
+        #[test]
+        fn tellings_of_one_channel_can_be_joined(
+            first in proptest::collection::vec(any_told(), 0..6),
+            second in proptest::collection::vec(any_told(), 0..6),
+            channel: u32,
+        ) {
+            let tell = |told: &[Told]| {
+                let mut telling = Telling::new(ChannelId(channel));
+                told.iter().for_each(|told| telling.push(told));
+                telling.finish()
+            };
+            let (front, back) = (tell(&first), tell(&second));
+            let head = telling_head(&back);
+            prop_assert_eq!(&front[..head], &back[..head]);
+            let joined = [&front[..], &back[head..]].concat();
+            prop_assert_eq!(parse_telling(&joined.into()), Ok((ChannelId(channel), [first, second].concat())));
         }
 
         #[test]

@@ -108,6 +108,23 @@ impl Admission {
         self.rules().anonymous.is_some()
     }
 
+    fn is_permitted(&self, user: Option<&String>, judge: impl FnOnce(&Permissions) -> bool) -> bool {
+        let rules = self.rules();
+        let permissions = match user {
+            Some(user) => rules.users.get(user).map(|user| &user.permissions),
+            None => rules.anonymous.as_ref(),
+        };
+        permissions.is_some_and(judge)
+    }
+
+    /// Whether a user, or a client that names none, may publish to this topic by the rules as they are now.
+    pub(super) fn may_publish(&self, user: Option<&String>, topic: &str) -> Result<(), Fault> {
+        if self.is_permitted(user, |permissions| permissions.may_publish(topic)) {
+            return Ok(());
+        }
+        Err(Fault::new(Reason::NOT_AUTHORIZED, format!("you may not publish to `{topic}`")))
+    }
+
     /// Lets a client in.
     pub(super) async fn admit(
         self: &Arc<Self>,
@@ -229,19 +246,11 @@ impl Admitted {
     }
 
     fn is_permitted(&self, judge: impl FnOnce(&Permissions) -> bool) -> bool {
-        let rules = self.admission.rules();
-        let permissions = match &self.user {
-            Some(user) => rules.users.get(user).map(|user| &user.permissions),
-            None => rules.anonymous.as_ref(),
-        };
-        permissions.is_some_and(judge)
+        self.admission.is_permitted(self.user.as_ref(), judge)
     }
 
     pub(super) fn may_publish(&self, topic: &str) -> Result<(), Fault> {
-        if self.is_permitted(|permissions| permissions.may_publish(topic)) {
-            return Ok(());
-        }
-        Err(Fault::new(Reason::NOT_AUTHORIZED, format!("you may not publish to `{topic}`")))
+        self.admission.may_publish(self.user.as_ref(), topic)
     }
 
     pub(super) fn may_subscribe(&self, filter: &TopicFilter) -> bool {

@@ -34,12 +34,15 @@ pub(super) struct AllAway {
     in_memory: Ranking,
     /// Sessions that are on disk, as far as they take memory, too.
     on_disk: Ranking,
+    /// Wills for which there was no room until their time. They are due, with their users.
+    due: Vec<(Option<String>, Message)>,
 }
 
 impl Default for AllAway {
     fn default() -> Self {
         let (in_memory, on_disk) = (Ranking::default(), Ranking::default());
-        Self { away: BTreeMap::new(), bytes: 0, most_bytes: MOST_KEPT_BYTES, in_memory, on_disk }
+        let (away, due) = (BTreeMap::new(), Vec::new());
+        Self { away, bytes: 0, most_bytes: MOST_KEPT_BYTES, in_memory, on_disk, due }
     }
 }
 
@@ -65,7 +68,7 @@ impl AllAway {
     pub(super) fn tick(&mut self, now: Instant) -> (Vec<(Option<String>, Message)>, Vec<Name>) {
         let due = self.away.iter().filter(|(_, away)| away.is_due(now));
         let due: Vec<Name> = due.map(|(name, _)| name.clone()).collect();
-        let (mut wills, mut over) = (Vec::new(), Vec::new());
+        let (mut wills, mut over) = (std::mem::take(&mut self.due), Vec::new());
         for name in due {
             let Some(mut away) = self.take(&name) else { continue };
             if let Some((kept, _)) = away.session.take_if(|(_, until)| *until <= now)
@@ -89,7 +92,7 @@ impl AllAway {
             let Some(away) = self.take(name) else { continue };
             self.insert(name.clone(), Away { will: None, ..away });
         }
-        names.len()
+        names.len() + std::mem::take(&mut self.due).len()
     }
 
     fn insert(&mut self, name: Name, away: Away) {
@@ -106,16 +109,19 @@ impl AllAway {
 
     /// Where a session is ranked, if it takes memory, and when it ends.
     fn place_of(&mut self, away: &Away) -> Option<(&mut Ranking, Instant)> {
-        let (kept, ends) = away.session.as_ref().filter(|(kept, _)| !kept.is_on_disk_alone)?;
+        let (kept, ends) = away.session.as_ref().filter(|_| away.bytes() > 0)?;
         Some((if kept.is_stored { &mut self.on_disk } else { &mut self.in_memory }, *ends))
     }
 
-    /// Makes room. A session on disk was promised, so it stays there, and its memory is given up as at a restart. Others end. Their Wills are
-    /// published at the next tick.
+    /// Makes room. A session on disk was promised, so it stays there, and its memory is given up as at a restart. If its Will is all that is
+    /// left in memory, that is due. Others end. Their Wills are published at the next tick.
     fn make_room(&mut self) {
         while let Some(name) = self.next_to_go() {
             let Some(mut away) = self.take(&name) else { return };
             match &mut away.session {
+                Some((kept, _)) if kept.is_on_disk_alone => {
+                    self.due.extend(away.will.take().map(|(message, _)| (name.0.clone(), message)));
+                }
                 Some((kept, _)) if kept.is_stored => *kept = Kept::on_disk_alone(),
                 session => *session = None,
             }
@@ -214,6 +220,31 @@ mod tests {
             "they are ended when their time is over"
         );
         assert_eq!((all.in_memory.len(), all.on_disk.len()), (0, 0));
+    }
+
+    /// They stayed in memory, whatever they took.
+    #[test]
+    fn regression_wills_of_sessions_on_disk_take_no_more_memory_than_sessions() {
+        let now = Instant::now();
+        let mut all = AllAway { most_bytes: 1 << 20, ..AllAway::default() };
+        let until = now + Duration::from_secs(1_000);
+        let will = |bytes: usize| {
+            let draft = whimbrel_pubsub::message::Draft {
+                topic: "t",
+                payload: &vec![0; bytes],
+                ..Default::default()
+            };
+            Some((draft.finish().unwrap(), until))
+        };
+        let modest = name(Some("modest"), 0);
+        all.put(modest.clone(), Away { will: will(1_000), ..session(true, 0, until) });
+        for client in 0..100 {
+            all.put(name(None, client), Away { will: will(100_000), ..session(true, 0, until) });
+            assert!(all.bytes <= 1 << 20, "{client}: {}", all.bytes);
+        }
+        assert_eq!(all.tick(now).0.len(), 90, "they are published early");
+        assert!(all.away[&modest].will.is_some(), "but not those of others");
+        assert_eq!((all.away.len(), all.take_wills()), (101, 11), "and no session ends");
     }
 
     #[test]

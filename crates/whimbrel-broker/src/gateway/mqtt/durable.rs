@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::Notify;
 use whimbrel_pubsub::coverage::{Coverage, Told};
-use whimbrel_pubsub::frame::{Refusal, RefusalCode};
+use whimbrel_pubsub::frame::Refusal;
 use whimbrel_pubsub::message::ChannelId;
 
 use super::acknowledged::{Acknowledged, Mark};
@@ -39,12 +39,11 @@ impl Durable {
         acknowledged: Arc<Acknowledged>,
         notify: &Arc<Notify>,
     ) -> Result<Self, Refusal> {
-        let (hub, session, notify) = (Arc::clone(hub), session.clone(), Arc::clone(notify));
-        let attached = tokio::task::spawn_blocking(move || {
-            hub.attach_of_session(&session, (selection, coverage), &channels, notify)
+        let (of_errand, name, notify) = (Arc::clone(hub), session.clone(), Arc::clone(notify));
+        let attached = hub.errand_of_session(session, move || {
+            of_errand.attach_of_session(&name, (selection, coverage), &channels, notify)
         });
-        let stops = |_| Refusal::new(RefusalCode::Unavailable, "the broker stops");
-        let attachment = attached.await.map_err(stops)??;
+        let attachment = attached.await??;
         let name = Arc::new(attachment.name().clone());
         Ok(Self { attachment, name, acknowledged, has_more: true })
     }

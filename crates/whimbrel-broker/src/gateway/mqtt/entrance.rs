@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use super::limits::Limits;
 
 /// The most connections whose clients have not said who they are: all of them wait for TLS, WebSocket or CONNECT.
-const MOST_PENDING: usize = 2_048;
+pub(super) const MOST_PENDING: usize = 2_048;
 /// The most addresses whose attempts are counted. Attempts from further ones are not.
 const MOST_ADDRESSES: usize = 65_536;
 /// The most clients that wait for their passwords to be checked. A check takes long by design, and they are made one by one.

@@ -37,8 +37,8 @@ pub(super) enum Seen {
 
 /// The packet identifiers of a client's messages at QoS 2.
 ///
-/// A session that is kept on disk has those of durable channels there: before the message is published, so that it is not published twice, and
-/// until it is released, so that the identifier of another message is not taken for it.
+/// A session that is kept on disk has those of durable channels there. They are written before the message is published, so that it is not
+/// published twice. They stay until it is released, so that another message may then have its identifier.
 #[derive(Debug)]
 pub(super) struct ExactlyOnce {
     hub: Arc<Hub>,

@@ -50,9 +50,7 @@ pub(super) async fn run(
         entered = entering => entered,
         () = guest.evicted() => None,
     };
-    if let Some((connected, link, out)) = entered
-        && guest.settle()
-    {
+    if let Some((connected, link, out)) = entered {
         let session = Box::pin(connected.session(gateway, (link, from), out, stop)).await;
         session.run().await;
     }
@@ -122,6 +120,10 @@ async fn connect(
     let admitted = gateway.admission.admit(guest, identity, connect.user, connect.password).await?;
     let will = will_of(&admitted, &connect)?;
     let expiry = expiry_of(&connect);
+    // It gives way to nobody from here on: what is kept of its session is its own now, and would be lost with it.
+    if !guest.settle() {
+        return Err(Fault::new(Reason::UNAVAILABLE, "too many connections wait to be let in"));
+    }
     let entered = gateway.clients.enter((admitted.user().cloned(), client.clone())).await;
     let (place, mut away) = entered.ok_or_else(|| {
         Fault::new(
@@ -153,7 +155,7 @@ async fn connect(
         }
         away.session = None;
         if let Some((message, _)) = away.will.take() {
-            gateway.wills.publish(place.user(), message);
+            gateway.publish_will(place.user(), message);
         }
     }
     let mut properties = PropertyList::default();
@@ -267,4 +269,61 @@ fn expiry_of(connect: &Connect<'_>) -> Duration {
         Version::V3 => LONGEST_SESSION,
     };
     asked.min(LONGEST_SESSION)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::net::IpAddr;
+    use std::pin::pin;
+    use std::sync::mpsc;
+    use std::task::Poll;
+
+    use whimbrel_pubsub::coverage::ClusterId;
+    use whimbrel_pubsub::message::BrokerId;
+
+    use super::super::admission::{Admission, Rules};
+    use super::super::entrance::MOST_PENDING;
+    use super::super::limits::Limits;
+    use super::*;
+    use crate::hub::{BrokerName, ChannelRules, Hub};
+    use crate::native::Permissions;
+
+    /// CONNECT by MQTT 3.1.1 without a clean session, client identifier `boat`.
+    const CONNECT_OF_BOAT: &[u8] = b"\x00\x04MQTT\x04\x00\x00\x00\x00\x04boat";
+
+    fn gateway() -> Arc<Gateway> {
+        let name = BrokerName { cluster: ClusterId(1), broker: BrokerId(1), name: "here".into() };
+        let hub = Hub::new(name, vec![ChannelRules::all_topics()], crate::matching::Limits::default());
+        let rules = Rules { anonymous: Some(Permissions::everything()), ..Rules::default() };
+        let limits = Limits { max_attempts_per_address: 1_000_000, ..Limits::default() };
+        Gateway::new(hub, Arc::new(Admission::new(rules)), limits, |_| {})
+    }
+
+    /// Its session was lost with the connection.
+    #[test]
+    fn regression_a_client_whose_session_is_being_read_gives_way_to_nobody() {
+        let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
+        runtime.block_on(async {
+            let (release, wait) = mpsc::channel::<()>();
+            let slow_disk = tokio::task::spawn_blocking(move || wait.recv().ok());
+            let gateway = gateway();
+            let until = Instant::now() + Duration::from_secs(60);
+            gateway.clients.restore((None, "boat".to_owned()), Kept::on_disk_alone(), until);
+            let enter = || gateway.entrance.enter(IpAddr::from([192, 0, 2, 1]), Instant::now()).unwrap();
+            let (guest, mut out) = (enter(), Out::new(Version::V3));
+            let mut connecting = pin!(connect(&gateway, &guest, None, 0x10, CONNECT_OF_BOAT, &mut out));
+            let once = poll_fn(|cx| Poll::Ready(connecting.as_mut().poll(cx).is_pending()));
+            assert!(once.await, "it waits for the disk");
+            let _others: Vec<_> = (0..MOST_PENDING + 1).map(|_| enter()).collect();
+            tokio::select! {
+                biased;
+                () = guest.evicted() => panic!("another takes its place"),
+                () = std::future::ready(()) => {}
+            }
+            drop(release);
+            assert!(connecting.await.is_ok());
+            slow_disk.await.unwrap();
+        });
+    }
 }

@@ -11,6 +11,10 @@ use super::state::COVERAGE;
 use crate::hub::Receipt;
 use crate::store::{MessageName, Outbound};
 
+/// The most identifiers of a former run that take no room of others. More are left if the broker ends again and again before their messages
+/// come up. There are 65,535 identifiers for all.
+const MOST_FORMER: usize = 16_384;
+
 /// Messages that the client did not acknowledge, and identifiers that it did not release. It outlives connections.
 #[derive(Debug, Default)]
 pub(super) struct InFlight {
@@ -143,7 +147,7 @@ impl InFlight {
 
     /// The number of identifiers that are in use. Those of a former run count once their messages come up.
     pub(super) fn len(&self) -> usize {
-        self.by_id.len() - self.former_number()
+        self.by_id.len() - self.former_number().min(MOST_FORMER)
     }
 
     /// The number of those that the client's receive maximum counts.
@@ -165,7 +169,7 @@ impl InFlight {
         self.bytes + self.by_id.len() * 64 + self.former_number() * 256
     }
 
-    /// Begins with a message. Returns its identifier.
+    /// Gives a message an identifier, which is returned.
     pub(super) fn begin(&mut self, sent: Sent) -> u16 {
         let id = self.next();
         self.put(id, Stage::Waits { sent, was_sent: false });
@@ -186,8 +190,7 @@ impl InFlight {
         self.put(id, Stage::Waits { sent: Sent { qos: Qos::ExactlyOnce, ..sent }, was_sent: true });
     }
 
-    /// All that a former run may have sent has come up. Returns the identifiers of what has not: the client is to release them, since their
-    /// messages do not come any more.
+    /// No message of a former run comes up any more. Returns the identifiers that are left of that run: the client is to release them.
     pub(super) fn release_former(&mut self) -> Vec<u16> {
         if self.former.take().is_none() {
             return Vec::new();
@@ -200,7 +203,7 @@ impl InFlight {
         ids
     }
 
-    /// Whether there may be such.
+    /// Whether a message of a former run may still come up.
     pub(super) fn has_former(&self) -> bool {
         self.former.is_some()
     }
@@ -271,7 +274,7 @@ impl InFlight {
         }
     }
 
-    /// Is done with an identifier. Returns what was due for its message.
+    /// Frees an identifier. Returns what was due for its message.
     pub(super) fn remove(&mut self, id: u16) -> Option<Due> {
         self.take(id).map(|(_, due)| due)
     }

@@ -127,7 +127,7 @@ impl Gateway {
                     let now = Instant::now();
                     self.entrance.tick(now);
                     for (user, will) in self.clients.tick(now) {
-                        self.wills.publish(user, will);
+                        self.publish_will(user, will);
                     }
                     self.wills.tick();
                     if ending.is_empty() && let Some(place) = self.clients.take_over() {

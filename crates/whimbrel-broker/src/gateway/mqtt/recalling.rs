@@ -12,8 +12,8 @@ use crate::store::FoundSession;
 
 /// Reads a session from disk. It goes on as after a restart. `None`: it is not there any more.
 pub(super) async fn recall(hub: &Arc<Hub>, name: SessionName) -> Result<Option<Kept>, Fault> {
-    let hub = Arc::clone(hub);
-    let found = tokio::task::spawn_blocking(move || hub.kept_session(&name)).await;
+    let (of_errand, session) = (Arc::clone(hub), name.clone());
+    let found = hub.errand_of_session(&session, move || of_errand.kept_session(&name)).await;
     let found = found.map_err(|_| stops())?.map_err(fault_of)?;
     let Some(FoundSession { session, received, outbound, .. }) = found else { return Ok(None) };
     let why = "the session was kept by a newer version of the broker";

@@ -289,13 +289,14 @@ impl<S: AsyncRead + AsyncWrite> Session<S> {
         let (hub, name) = (Arc::clone(&self.gateway.hub), self.place.session());
         let (expiry, lines) = (self.terms.expiry, self.subscriptions.lines());
         let outbound = if self.is_stored { Vec::new() } else { self.outgoing.outbound() };
+        let (of_errand, session) = (Arc::clone(&hub), name.clone());
         // The first time the store may have to be opened.
-        let kept = tokio::task::spawn_blocking(move || {
-            hub.keep_session(&name, (expiry, None), stored::encode(lines))?;
+        let kept = hub.errand_of_session(&session, move || {
+            of_errand.keep_session(&name, (expiry, None), stored::encode(lines))?;
             for (id, outbound) in outbound {
-                hub.note_outbound(&name, (id, Some(outbound)), None);
+                of_errand.note_outbound(&name, (id, Some(outbound)), None);
             }
-            hub.written()
+            of_errand.written()
         });
         let written = kept.await.map_err(|_| stops())?.map_err(fault_of)?;
         if !self.is_stored {
@@ -328,7 +329,41 @@ pub(super) fn keep_later(
 
 /// Ends a session on disk.
 pub(super) async fn end_on_disk(hub: &Arc<Hub>, name: SessionName) -> Result<(), Fault> {
-    let hub = Arc::clone(hub);
-    let ended = tokio::task::spawn_blocking(move || hub.end_session(&name)).await;
+    let (of_errand, session) = (Arc::clone(hub), name.clone());
+    let ended = hub.errand_of_session(&session, move || of_errand.end_session(&name)).await;
     ended.map_err(|_| stops())?.map_err(fault_of)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::runtime::Builder;
+    use tokio::task::JoinSet;
+    use tokio::time::timeout;
+    use whimbrel_pubsub::coverage::ClusterId;
+    use whimbrel_pubsub::message::BrokerId;
+
+    use super::*;
+    use crate::hub::{BrokerName, ChannelRules};
+
+    /// Each session took a thread, so that all who need one waited for the disk with them.
+    #[test]
+    #[expect(clippy::await_holding_lock, reason = "the disk is slow for as long as the test says")]
+    fn regression_sessions_of_a_user_leave_threads_for_others() {
+        let runtime = Builder::new_current_thread().max_blocking_threads(8).enable_time().build().unwrap();
+        runtime.block_on(async {
+            let name = BrokerName { cluster: ClusterId(1), broker: BrokerId(1), name: "here".into() };
+            let hub = Hub::new(name, vec![ChannelRules::all_topics()], crate::matching::Limits::default());
+            let slow = hub.hold_changes();
+            let mut ending = JoinSet::new();
+            for client in 0..32 {
+                let (hub, user, client) = (Arc::clone(&hub), Some("flood".to_owned()), format!("{client}"));
+                ending.spawn(async move { end_on_disk(&hub, SessionName { user, client }).await });
+            }
+            tokio::task::yield_now().await;
+            let other = tokio::task::spawn_blocking(|| ());
+            assert!(timeout(Duration::from_secs(10), other).await.is_ok(), "it waits for sessions of others");
+            drop(slow);
+            assert!(ending.join_all().await.into_iter().all(|ended| ended.is_ok()));
+        });
+    }
 }

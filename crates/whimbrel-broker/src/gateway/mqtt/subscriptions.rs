@@ -160,8 +160,9 @@ impl Subscriptions {
     /// Ends a subscription's part on disk, if it has one.
     pub(super) async fn end_on_disk(&self, filter: &str) -> Result<(), Fault> {
         let Some(session) = self.session.clone() else { return Ok(()) };
-        let (hub, filter) = (Arc::clone(&self.gateway.hub), filter.to_owned());
-        let ended = tokio::task::spawn_blocking(move || hub.end_of_session(&session, &filter)).await;
+        let (hub, filter, of_errand) = (&self.gateway.hub, filter.to_owned(), session.clone());
+        let errand = Arc::clone(hub);
+        let ended = hub.errand_of_session(&session, move || errand.end_of_session(&of_errand, &filter)).await;
         ended.map_err(|_| stops())?.map_err(fault_of)
     }
 

@@ -76,6 +76,11 @@ impl Wills {
         self.on_outcomes(inner, outcomes);
     }
 
+    /// Counts a Will that must not be published, and tells why.
+    pub(super) fn refuse(&self, why: fmt::Arguments<'_>) {
+        self.on_outcomes(self.inner(), vec![Err(Refusal::new(RefusalCode::NotPermitted, why))]);
+    }
+
     /// Goes on with those that wait.
     pub(super) fn tick(&self) {
         let mut inner = self.inner();

@@ -26,6 +26,11 @@ impl SessionName {
         [&head.to_le_bytes()[..], user.as_bytes(), self.client.as_bytes()].concat()
     }
 
+    /// The length of the beginning that all names of its user have in the store.
+    pub(super) fn user_length(&self) -> usize {
+        size_of::<u32>() + self.user.as_ref().map_or(0, String::len)
+    }
+
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let (head, rest) = bytes.split_first_chunk()?;
         let head = u32::from_le_bytes(*head);
@@ -78,6 +83,8 @@ mod tests {
         #[test]
         fn a_name_is_written_and_read(user: Option<String>, client: String, bytes: Vec<u8>) {
             let name = SessionName { user, client };
+            let of_user = SessionName { client: String::new(), ..name.clone() }.encode();
+            prop_assert_eq!(&name.encode()[..name.user_length()], &of_user);
             prop_assert_eq!(SessionName::parse(&name.encode()), Some(name));
             if let Some(name) = SessionName::parse(&bytes) {
                 prop_assert_eq!(name.encode(), bytes);

@@ -28,6 +28,9 @@ const MOST_OF_USER: usize = 10_000;
 /// The most durable subscriptions of all sessions, half of those of the broker.
 const MOST_OF_SESSIONS: usize = 50_000;
 
+/// The most errands to the disk at a time of one user's sessions, half of all. Clients without a name have them together.
+const ERRANDS_OF_USER: usize = 4;
+
 /// A session as it was found at a start.
 #[derive(Clone, Debug)]
 pub struct KeptSession {
@@ -51,6 +54,26 @@ impl Hub {
         let rooms = self.reached(selection.filter()).filter(|room| room.may_have(selection));
         let can_keep = self.keeper.place.folder.is_ok();
         rooms.map(|room| (room.id(), can_keep && room.durability() != Durability::Never)).collect()
+    }
+
+    /// Runs what waits for the disk in a thread, for a session, once its user's turn has come. It runs to its end even if nobody waits for it
+    /// any more.
+    ///
+    /// # Errors
+    /// The broker stops.
+    pub async fn errand_of_session<T: Send + 'static>(
+        &self,
+        session: &SessionName,
+        errand: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Refusal> {
+        let user = format!("user {:?}", session.user);
+        self.errands.run_up_to(ERRANDS_OF_USER, user.as_bytes(), errand).await
+    }
+
+    /// Keeps everybody from changing what is on disk.
+    #[cfg(test)]
+    pub(crate) fn hold_changes(&self) -> std::sync::MutexGuard<'_, ()> {
+        lock(&self.keeper.changing)
     }
 
     /// Whether messages of this topic are stored now.
@@ -110,7 +133,10 @@ impl Hub {
         let ends_ms = left.map(|left| self.clock.now().wall_ms.saturating_add(left.as_millis() as u64));
         let expiry_s = u32::try_from(expiry.as_secs()).unwrap_or(u32::MAX);
         let row = Session { expiry_s, ends_ms, state };
-        store.meta().put_session(&session.encode(), &row).map_err(|error| refusal(&error))
+        store
+            .meta()
+            .put_session(&session.encode(), session.user_length(), &row)
+            .map_err(|error| refusal(&error))
     }
 
     /// Takes note of a message at QoS 2 of a session that is kept, or with `None` that it was released.
@@ -223,7 +249,8 @@ pub(super) fn leave_all(store: &Store, wall_ms: u64) -> Result<(), MetaError> {
     for FoundSession { name, mut session, .. } in store.meta().sessions()? {
         if session.ends_ms.is_none() {
             session.ends_ms = Some(wall_ms.saturating_add(u64::from(session.expiry_s) * 1_000));
-            store.meta().put_session(&name, &session)?;
+            // It is kept already, and its user has no more by it.
+            store.meta().put_session(&name, name.len(), &session)?;
         }
     }
     Ok(())

@@ -14,6 +14,8 @@ use super::written::Written;
 
 /// The most sessions of a broker.
 const MOST_SESSIONS: usize = 100_000;
+/// The most of one user, so that others have room. Clients without a name have them together.
+const MOST_SESSIONS_OF_USER: usize = 50_000;
 
 impl Meta {
     /// Returns all sessions, with the messages at QoS 2 that were not released.
@@ -44,18 +46,30 @@ impl Meta {
         self.writer.state().ended_sessions(wall_ms)
     }
 
-    /// Keeps a session, in place of a former one of that name; written later. [`Meta::soon`] tells when.
+    /// Keeps a session, in place of a former one of that name; written later. [`Meta::soon`] tells when. The names of all sessions of its user
+    /// begin with the first `of_user` bytes of its own.
     ///
     /// # Errors
     /// The name is too long, or there are too many sessions.
-    pub fn put_session(&self, name: &[u8], session: &Session) -> Result<(), MetaError> {
+    pub fn put_session(&self, name: &[u8], of_user: usize, session: &Session) -> Result<(), MetaError> {
         if name.len() > LONGEST_NAME {
             let (what, bytes, most) = ("session's name", name.len(), LONGEST_NAME);
             return Err(MetaError::TooLong { what, bytes, most });
         }
         let mut state = self.writer.state();
-        if state.session_count() >= MOST_SESSIONS && !state.has_session(name) {
-            return Err(MetaError::TooMany { what: "sessions", most: MOST_SESSIONS });
+        if !state.has_session(name) {
+            if state.session_count() >= MOST_SESSIONS {
+                return Err(MetaError::TooMany { what: "sessions", most: MOST_SESSIONS });
+            }
+            // Nobody has so many while there are fewer.
+            let may_be_full = state.session_count() >= MOST_SESSIONS_OF_USER;
+            let user = name.get(..of_user).unwrap_or(name);
+            if may_be_full && state.sessions_of(user) >= MOST_SESSIONS_OF_USER {
+                return Err(MetaError::TooMany {
+                    what: "sessions of your user",
+                    most: MOST_SESSIONS_OF_USER,
+                });
+            }
         }
         state.put_session(name, session);
         drop(state);
@@ -157,7 +171,7 @@ mod tests {
         let meta = Meta::open(&file, NEVER).unwrap();
         let publication = |number| Publication { publisher: PublisherId(u128::MAX - 9), number };
         meta.put_received(b"nobody", 1, Some(publication(1)));
-        meta.put_session(b"boat", &session(None)).unwrap();
+        meta.put_session(b"boat", 4, &session(None)).unwrap();
         for id in 1..=3 {
             meta.put_received(b"boat", id, Some(publication(id.into())));
         }
@@ -176,7 +190,7 @@ mod tests {
         assert_eq!(meta.session(b"boa").unwrap(), None);
         meta.put_received(b"boat", 9, None);
         meta.put_received(b"boat", 2, None);
-        meta.put_session(b"boat", &session(Some(9))).unwrap();
+        meta.put_session(b"boat", 4, &session(Some(9))).unwrap();
         // Those who wait together are written together.
         let (first, second) = (meta.soon(), meta.soon());
         second.done().await.unwrap();
@@ -204,7 +218,7 @@ mod tests {
             let (subscription, channel) = (kept.name.clone(), ChannelId(0));
             Outbound::Sent(Some(MessageName { subscription, channel, origin, sequence }))
         };
-        meta.put_session(b"boat", &session(None)).unwrap();
+        meta.put_session(b"boat", 4, &session(None)).unwrap();
         meta.subscribe(&kept).unwrap();
         meta.put_outbound(b"nobody", (1, Some(Outbound::Released)), None);
         for id in 1..=3 {
@@ -225,9 +239,24 @@ mod tests {
         assert!(coverage.of(ChannelId(0)).unwrap().of(origin).unwrap().contains(2));
         drop(copied);
         meta.end_session(Some(b"boat"), &[]).unwrap();
-        meta.put_session(b"boat", &session(None)).unwrap();
+        meta.put_session(b"boat", 4, &session(None)).unwrap();
         meta.soon().done().await.unwrap();
         assert_eq!(outbound(&file), [], "nothing is left for another session of that name");
+    }
+
+    /// A user who had them all kept others from having one.
+    #[test]
+    fn regression_sessions_of_a_user_leave_room_for_those_of_others() {
+        let folder = Folder::new("meta-sessions-of-user");
+        let meta = Meta::open(&folder.0.join("meta.redb"), NEVER).unwrap();
+        let put = |user: &str, client: usize| {
+            meta.put_session(format!("{user}{client}").as_bytes(), user.len(), &session(None))
+        };
+        (0..MOST_SESSIONS_OF_USER).for_each(|client| put("flood/", client).unwrap());
+        let error = put("flood/", MOST_SESSIONS_OF_USER).unwrap_err();
+        assert!(error.to_string().contains("of your user"), "{error}");
+        put("flood/", 0).unwrap();
+        put("fisher/", 0).unwrap();
     }
 
     #[test]
@@ -244,7 +273,7 @@ mod tests {
         drop(database);
         let meta = Meta::open(&file, NEVER).unwrap();
         assert_eq!(meta.sessions().unwrap(), []);
-        meta.put_session(b"boat", &session(None)).unwrap();
+        meta.put_session(b"boat", 4, &session(None)).unwrap();
         assert_eq!(meta.sessions().unwrap().len(), 1);
     }
 }

@@ -275,6 +275,12 @@ impl State {
         self.sessions.contains_key(name)
     }
 
+    /// The number of sessions whose names begin so.
+    pub(super) fn sessions_of(&self, begin: &[u8]) -> usize {
+        let from = (Bound::Included(begin), Bound::Unbounded);
+        self.sessions.range::<[u8], _>(from).take_while(|(name, _)| name.starts_with(begin)).count()
+    }
+
     /// The number of sessions.
     pub(super) fn session_count(&self) -> usize {
         self.sessions.len()

@@ -6,6 +6,8 @@ use crate::Time;
 
 /// The UDP payload that every path carries (RFC 9000 section 14), bytes.
 pub(in crate::connection) const BASE: u16 = 1200;
+/// The UDP payload of a full Ethernet packet over IPv4, bytes. Most paths carry it, and most of those no more.
+pub(in crate::connection) const USUAL: u16 = 1472;
 /// How often one size is tried before it counts as too large.
 const TRIES: u8 = 2;
 /// The search ends when the candidates are this close, bytes.
@@ -57,8 +59,9 @@ impl Mtu {
         self.too_large = self.too_large.min(self.ceiling.saturating_add(1));
     }
 
-    /// Returns the size to probe now, if any. The ceiling comes first, since most paths carry it; then the interval is
-    /// halved.
+    /// Returns the size to probe now, if any. The usual size comes first, since most paths carry it, and then the ceiling.
+    /// Otherwise the interval is halved, but not above the usual size: few paths carry more than that and less than a
+    /// higher ceiling.
     pub(in crate::connection) fn next_probe(&self, now: Time) -> Option<u16> {
         if self.in_flight.is_some() || self.current >= self.ceiling {
             return None;
@@ -66,10 +69,13 @@ impl Mtu {
         if self.search_at.is_some_and(|at| now < at) {
             return None;
         }
+        if self.current < USUAL && USUAL < self.too_large {
+            return Some(USUAL);
+        }
         if self.too_large > self.ceiling {
             return Some(self.ceiling);
         }
-        (self.too_large - self.current > FINE_ENOUGH)
+        (self.current < USUAL && self.too_large - self.current > FINE_ENOUGH)
             .then(|| self.current + (self.too_large - self.current) / 2)
     }
 
@@ -108,7 +114,9 @@ impl Mtu {
     }
 
     fn rest_if_done(&mut self, now: Time) {
-        if self.current < self.ceiling && self.too_large - self.current <= FINE_ENOUGH {
+        let is_done = self.too_large - self.current <= FINE_ENOUGH
+            || self.current >= USUAL && self.too_large <= self.ceiling;
+        if self.current < self.ceiling && is_done {
             self.search_at = Some(now + RAISE_AFTER);
             self.too_large = self.ceiling.saturating_add(1);
         }
@@ -178,6 +186,24 @@ mod tests {
         search(&mut mtu, 1400);
         assert!((1400 - FINE_ENOUGH..=1400).contains(&mtu.current()), "{}", mtu.current());
         assert_eq!(mtu.next_probe(Time::ZERO + RAISE_AFTER), Some(1472));
+    }
+
+    #[test]
+    fn a_ceiling_above_the_usual_size_costs_two_probes_where_it_does_not_work() {
+        let mut mtu = Mtu::new(8952);
+        assert_eq!(search(&mut mtu, 1500), 1 + u32::from(TRIES));
+        assert_eq!((mtu.current(), mtu.next_probe(Time::ZERO + RAISE_AFTER)), (USUAL, Some(8952)));
+        let mut mtu = Mtu::new(8952);
+        assert_eq!((search(&mut mtu, 9000), mtu.current()), (2, 8952));
+        // Behind a black hole, the usual size is tried first again.
+        (0..BLACK_HOLE - 1).for_each(|_| assert!(!mtu.on_full_lost()));
+        mtu.on_small_acked();
+        assert!(mtu.on_full_lost());
+        assert_eq!((search(&mut mtu, 1500), mtu.current()), (1, USUAL));
+        // A smaller path is found as with the usual ceiling.
+        let mut mtu = Mtu::new(8952);
+        search(&mut mtu, 1400);
+        assert!((1400 - FINE_ENOUGH..=1400).contains(&mtu.current()), "{}", mtu.current());
     }
 
     /// A probe that was declared lost and arrived after all left a size known both to work and not to work.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::lengths::{CHALLENGE_LEN, MOST_FAREWELL, PONG_WAIT};
+use super::mtu::USUAL;
 use super::sent_block::SentBlock;
 use crate::connection::control::control_queue::ControlBlock;
 use crate::connection::datagram::Transmit;
@@ -29,6 +30,10 @@ const MIN_BLOCKS: usize = 4;
 const LEAST_PACKET: usize = 64;
 /// The loss above which small messages are repeated twice.
 const HEAVY_LOSS: f64 = 0.08;
+/// The bytes behind which no further packet is built at a time. Large packets would otherwise keep a connection locked for long.
+const MOST_AT_A_TIME: usize = 94 << 10;
+/// The RTT up to which a path may carry more than the usual size.
+const WITHIN_SITE: Duration = Duration::from_millis(5);
 /// The rate, in bytes a second, above which the processor and not the link limits the speed.
 const FASTER_THAN_SEALING: u64 = 1_000_000_000;
 /// The longest wait before PONG is repeated to a PING. A client without PONG sends PING every 250 ms, or every round
@@ -96,7 +101,7 @@ impl Connection {
         let start = out.len();
         let mut segment_size = usize::from(self.paths[at].mtu.current());
         let mut count = 0;
-        while count < segments.max(1) {
+        while count < segments.max(1) && out.len() - start < MOST_AT_A_TIME {
             let room = self.paths[at].room();
             if room < LEAST_PACKET {
                 break;
@@ -236,7 +241,7 @@ impl Connection {
         let slot = self.occasion(now, at, limit, first)?;
         let proven = self.peer.confirmed && self.paths[at].lifecycle.state() != PathState::Opening;
         let mtu_probe = if first && slot.occasion == Occasion::Data && self.keys.is_some() && proven {
-            self.paths[at].mtu.next_probe(now)
+            self.next_mtu_probe(now, at)
         } else {
             None
         };
@@ -318,8 +323,17 @@ impl Connection {
         self.peer.confirmed
             && self.paths[at].lifecycle.is_usable()
             && !self.paths[at].leaving.is_by_choice()
-            && self.paths[at].mtu.next_probe(now).is_some()
+            && self.next_mtu_probe(now, at).is_some()
             && self.ending.is_open()
+    }
+
+    /// Returns the size of the MTU probe that is due. Only paths within a site carry more than the usual size, and a probe of several packets'
+    /// size takes the place of data.
+    fn next_mtu_probe(&self, now: Time, at: At) -> Option<u16> {
+        let path = &self.paths[at];
+        let rtt = &path.recovery.rtt;
+        let is_short = !rtt.is_unknown() && rtt.min() <= WITHIN_SITE;
+        path.mtu.next_probe(now).filter(|size| *size <= USUAL || is_short)
     }
 
     fn write_mtu_probe(&mut self, at: At, out: &mut Vec<u8>, head: &Head, size: u16) -> bool {

@@ -15,6 +15,9 @@ use crate::session::numbers::{LaneSlot, TagSlot};
 use crate::time::nanos;
 use crate::wire::data::DEFAULT_PRIORITY;
 
+/// Lanes up to which memory grows by one lane at a time. Most sessions have one or two.
+const FEW: usize = 4;
+
 /// Whether a lane may be served, and if not, why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::session) enum LaneState {
@@ -195,6 +198,9 @@ impl Outbox {
                 *place = lane;
                 return slot;
             }
+        }
+        if self.lanes.len() == self.lanes.capacity() && self.lanes.len() < FEW {
+            self.lanes.reserve_exact(1);
         }
         self.lanes.push(lane);
         LaneSlot((self.lanes.len() - 1) as u32)

@@ -233,7 +233,10 @@ fn regression_a_session_at_its_share_does_not_tidy_up_for_each_message() {
     for number in 0..STREAMS {
         feed(&mut session, block_of(head(data::RELIABLE | WHOLE | data::UNSEQUENCED, number, 0), &[7; 100]))
             .unwrap();
-        assert_eq!(session.recv(Time::ZERO).unwrap().payload, [7; 100][..]);
+        // The first are left unread, until there is no memory for another chunk.
+        if session.arenas.closed_for > 0 {
+            assert_eq!(session.recv(Time::ZERO).unwrap().payload, [7; 100][..]);
+        }
         tidied += usize::from(session.arenas.closed_for == slots);
     }
     assert!(session.arenas.closed_for > 0, "it was at its share");

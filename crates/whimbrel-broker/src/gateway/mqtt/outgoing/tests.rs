@@ -340,3 +340,21 @@ fn no_answers_of_a_client_break_the_books() {
         }
     }
 }
+
+/// Its broker was killed again and again before the messages came up. Then no identifier was free, and the broker looked for one for ever.
+#[test]
+fn regression_identifiers_of_former_runs_leave_some_for_messages() {
+    let former = |number: u16| {
+        let mut outgoing = connection(Version::V5, 9);
+        outgoing.resume(InFlight::of((1..=number).map(|id| (id, Outbound::Sent(None))).collect()), 0);
+        outgoing
+    };
+    let mut outgoing = former(16_000);
+    assert!(outgoing.has_room(&EVERYTHING));
+    deliver(&mut outgoing, 1, Qos::ExactlyOnce);
+    assert_eq!(sent(&mut outgoing), [packet(0x34, 16_001, "1")]);
+    let mut outgoing = former(u16::MAX);
+    assert!(!outgoing.has_room(&EVERYTHING));
+    outgoing.release_former();
+    outgoing.in_flight.check();
+}
