@@ -11,17 +11,17 @@ use crate::{Cause, PeerMisbehaved, Time};
 
 /// For so long after such a message, packets leave room for the head of a source symbol.
 const ARMED: Duration = Duration::from_secs(1);
-/// So long the longest burst of losses is remembered.
+/// So long a burst of losses is remembered.
 const REMEMBERED: Duration = Duration::from_secs(30);
 /// So many packets lost at once are a burst.
 const BURST: u32 = 4;
 /// The repair symbols for each source symbol if nothing was lost lately.
 const LEAST: f64 = 0.05;
 /// The repair symbols for each source symbol where little is lost, and how many more for each lost one.
-const BASE: f64 = 0.15;
-const PER_LOSS: f64 = 3.5;
-/// The most repair symbols for each source symbol against bursts.
-const AGAINST_BURSTS: f64 = 0.33;
+const BASE: f64 = 0.16;
+const PER_LOSS: f64 = 3.6;
+/// The repair symbols for each source symbol after a burst.
+const AGAINST_BURSTS: f64 = 0.35;
 /// The most repair symbols that wait.
 const MOST_OWED: f64 = 64.0;
 /// What a repair symbol takes beside the source symbol: its type, count, key, the length in the sum; and two bytes
@@ -37,16 +37,16 @@ struct State {
     encoder: Encoder,
     /// There is none if the memory for it was not free.
     decoder: Option<Receiving>,
-    /// The repair symbols that are due. Whole ones are sent.
+    /// The repair symbols that follow the source symbols at once.
     owed: f64,
-    /// When the next of them is due. They are spread over time: beside the packets of a message they would be lost in the
-    /// same burst.
+    /// Those that are spread over time: beside the packets of a message they would be lost in the same burst.
+    spread: f64,
+    /// When the next of these is due, and the time between two of them.
     next: Time,
-    /// The time between two of them.
     spacing: Duration,
     armed_until: Time,
-    burst: u32,
-    burst_until: Time,
+    /// There was a burst, and there may be more until then.
+    bursts_until: Time,
     recovered: Vec<Recovered>,
     stats: CodingStats,
 }
@@ -90,16 +90,16 @@ impl Coding {
 
     /// Returns when a repair symbol is due.
     pub(in crate::connection) fn due(&self) -> Option<Time> {
-        self.0.as_ref().filter(|state| state.owed >= 1.0).map(|state| state.next)
+        let state = self.0.as_ref()?;
+        if state.owed >= 1.0 { Some(Time::ZERO) } else { (state.spread >= 1.0).then_some(state.next) }
     }
 
     /// Notes that packets with parts of messages were lost at once.
     pub(in crate::connection) fn on_lost(&mut self, now: Time, packets: u32) {
         if let Some(state) = &mut self.0
             && packets >= BURST
-            && (packets >= state.burst || state.burst_until <= now)
         {
-            (state.burst, state.burst_until) = (packets, now + REMEMBERED);
+            state.bursts_until = now + REMEMBERED;
         }
     }
 
@@ -188,14 +188,12 @@ impl Connection {
         let useful = left.saturating_sub(half);
         let number = state.encoder.push(now, useful, &out[mark..]);
         let random = if loss > 0.0 { BASE + PER_LOSS * loss } else { LEAST };
-        let bursts = if state.burst_until > now {
-            (f64::from(state.burst) / state.encoder.len() as f64).min(AGAINST_BURSTS)
-        } else {
-            0.0
-        };
-        let share = random.max(bursts).min(most);
-        state.owed = (state.owed + share).min(MOST_OWED);
-        state.spacing = useful.div_f64((share * state.encoder.len() as f64).max(1.0));
+        let bursts = if state.bursts_until > now { AGAINST_BURSTS } else { 0.0 };
+        let random = random.min(most);
+        let bursts = (bursts.min(most) - random).max(0.0);
+        state.owed = (state.owed + random).min(MOST_OWED);
+        state.spread = (state.spread + bursts).min(MOST_OWED);
+        state.spacing = useful.div_f64((bursts * state.encoder.len() as f64).max(1.0));
         state.stats.sources += 1;
         let mut head = Vec::with_capacity(reserved);
         write_source(number, &[], &mut Writer::new(&mut head, reserved));
@@ -206,11 +204,15 @@ impl Connection {
     pub(in crate::connection) fn write_repair(&mut self, now: Time, writer: &mut Writer<'_>) -> bool {
         let Some(state) = &mut self.coding.0 else { return false };
         let Some(repair) = state.encoder.repair(now) else {
-            state.owed = 0.0;
+            (state.owed, state.spread) = (0.0, 0.0);
             return false;
         };
-        state.owed -= 1.0;
-        state.next = now + state.spacing;
+        if state.owed >= 1.0 {
+            state.owed -= 1.0;
+        } else {
+            state.spread -= 1.0;
+            state.next = now + state.spacing;
+        }
         if repair_len(&repair) > writer.remaining() {
             return false;
         }
