@@ -309,7 +309,7 @@ fn paths_of_a_peer_are_used_and_may_change() {
     until("both are used", || locals(&near) == ["127.0.0.1", "127.0.0.2"]);
     talk(&mut flow);
     let said = near.reload(&file("paths = ['127.0.0.3']"));
-    assert!(said.contains("far has another paths"), "{said}");
+    assert!(said.contains("far: paths changed"), "{said}");
     until("only the new one is", || locals(&near) == ["127.0.0.3"]);
     talk(&mut flow);
     near.reload(&file(both));

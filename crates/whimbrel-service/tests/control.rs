@@ -56,7 +56,10 @@ async fn another_user_is_refused_even_if_the_file_lets_them_connect() {
     fs::set_permissions(&control, fs::Permissions::from_mode(0o666)).unwrap();
     // The stranger may not be able to reach the folder in which this program was built.
     let program = place("stranger-program");
-    fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    // Another process copies it: a child that another test starts meanwhile would inherit the descriptor that is open for
+    // writing, and nobody could run the program.
+    let copied = Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&program).status();
+    assert!(copied.unwrap().success());
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     let asked = Command::new(&program)
         .args(["--exact", "child", "--nocapture"])
@@ -143,7 +146,10 @@ async fn regression_nothing_is_taken_over_from_another_user() {
         return eprintln!("skipped: only root can act as another user");
     }
     let program = place("forger-program");
-    fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    // Another process copies it: a child that another test starts meanwhile would inherit the descriptor that is open for
+    // writing, and nobody could run the program.
+    let copied = Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&program).status();
+    assert!(copied.unwrap().success());
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     let forger = Command::new(&program)
         .args(["--exact", "serving_child", "--nocapture"])

@@ -25,7 +25,9 @@ pub(super) struct Packing {
     /// The bytes that may be packed now.
     room: usize,
     open: Option<(ChannelId, Telling)>,
-    /// Frames that are joined so far.
+    /// The first frame of the message, as long as there is no other. It is not copied: a large one goes to many.
+    alone: Option<Bytes>,
+    /// The frames of the message, if there are several.
     joined: Vec<u8>,
     full: Vec<Bytes>,
     bytes: usize,
@@ -65,24 +67,22 @@ impl Packing {
     /// Adds a frame to the message if it is about the same channel and there is room. Otherwise it begins another.
     fn join(&mut self, frame: &Bytes) {
         let head = telling_head(frame);
-        let length = self.joined.len() + frame.len() - head;
-        if length <= LONGEST_JOINED && self.joined.starts_with(&frame[..head]) {
+        let begun = self.alone.as_deref().unwrap_or(&self.joined);
+        if begun.len() + frame.len() - head <= LONGEST_JOINED && begun.starts_with(&frame[..head]) {
+            if let Some(first) = self.alone.take() {
+                self.joined.extend_from_slice(&first);
+            }
             self.joined.extend_from_slice(&frame[head..]);
-            return;
-        }
-        self.part();
-        if frame.len() < LONGEST_JOINED {
-            self.joined.extend_from_slice(frame);
         } else {
-            self.full.push(frame.clone());
+            self.part();
+            self.alone = Some(frame.clone());
         }
     }
 
     /// Ends the message.
     fn part(&mut self) {
-        if !self.joined.is_empty() {
-            self.full.push(std::mem::take(&mut self.joined).into());
-        }
+        let joined = (!self.joined.is_empty()).then(|| std::mem::take(&mut self.joined).into());
+        self.full.extend(self.alone.take().or(joined));
     }
 }
 
@@ -190,6 +190,20 @@ mod tests {
             assert_eq!((messages.len(), parsed(&messages)), (1, expected.clone()));
             assert!(packing.take().is_empty());
         }
+    }
+
+    /// All subscriptions that are alike send the same memory.
+    #[test]
+    fn a_frame_alone_is_not_copied() {
+        let mut first = Packing::new(64 << 10);
+        let passages = tell_passages(&mut first, 1..2);
+        let mut second = Packing::new(64 << 10);
+        second.repeat(&passages);
+        let sent = [first.take(), second.take()].concat();
+        assert_eq!(
+            sent.iter().map(|message| message.as_ptr()).collect::<Vec<_>>(),
+            [passages[0].as_ptr(); 2]
+        );
     }
 
     #[test]

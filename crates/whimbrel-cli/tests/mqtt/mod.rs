@@ -162,7 +162,13 @@ impl Raw {
     fn answer(&self, expected: u8, id: u8) -> Vec<u8> {
         let (first, body) = self.receive();
         assert_eq!((first, &body[..2]), (expected, &[0, id][..]));
-        let properties = if self.is_v5 { 1 + usize::from(body[2]) } else { 0 };
+        // A length of 128 and more takes two bytes.
+        let properties = match body[2..] {
+            _ if !self.is_v5 => 0,
+            [low, high, ..] if low >= 0x80 => 2 + usize::from(low & 0x7f) + (usize::from(high) << 7),
+            [length, ..] => 1 + usize::from(length),
+            [] => 0,
+        };
         body[2 + properties..].to_vec()
     }
 

@@ -5,8 +5,7 @@ use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
 
-/// The first chunk is small, since many streams carry a message or two and then rest.
-const FIRST_CHUNK: usize = 256;
+const FIRST_CHUNK: usize = 2048;
 const LARGEST_CHUNK: usize = 32 << 10;
 /// Most chunks kept for reuse. A reader may be this far behind without new chunks being allocated for each batch.
 const MOST_CHUNKS: usize = 256;
