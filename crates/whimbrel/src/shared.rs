@@ -606,10 +606,9 @@ impl Shared {
         let mut state = self.lock();
         state.scheduled = false;
         state.burst = 0;
-        let now = self.clock.now();
-        if state.connection.poll_timeout().is_some_and(|due| due <= now) {
-            state.connection.handle_timeout(now);
-        }
+        // This task sets its timer again afterwards, so nobody wakes it for that meanwhile.
+        state.armed = Time::ZERO;
+        state.connection.handle_timeout(self.clock.now());
         drop(state);
         self.drive_some()
     }

@@ -43,68 +43,49 @@ enum Timer {
     EarlyKeys,
 }
 
-impl Timer {
-    const ALL: [Self; 11] = [
-        Self::Pending,
-        Self::End,
-        Self::Idle,
-        Self::Dial,
-        Self::Opening,
-        Self::Session,
-        Self::Paths,
-        Self::Retired,
-        Self::Quality,
-        Self::KeepAlive,
-        Self::EarlyKeys,
-    ];
-
-    /// Returns whether the timer runs while the peer is away.
-    fn runs_detached(self) -> bool {
-        matches!(self, Self::Pending | Self::End | Self::Dial | Self::Session)
-    }
-}
-
 impl Connection {
     /// Returns when [`Connection::handle_timeout`] is due next. `None` if no timer runs.
     pub fn poll_timeout(&self) -> Option<Time> {
-        Timer::ALL.into_iter().filter_map(|timer| self.due(timer)).min()
+        Time::earliest(self.timers().map(|(_, due)| due))
     }
 
-    /// Returns when a timer fires. `None` if it does not run.
-    fn due(&self, timer: Timer) -> Option<Time> {
-        if self.ending.is_over() {
-            return self.ending.timeout().filter(|_| timer == Timer::End);
-        }
-        if self.ending.is_detached() && !timer.runs_detached() {
-            return None;
-        }
-        match timer {
-            Timer::Pending => self.succession.timeout(),
-            Timer::End => self.ending.timeout().filter(|_| self.is_close_timed()),
-            Timer::Idle => Some(self.activity.received + self.patience()),
-            Timer::Dial => self.succession.dial_timeout().filter(|_| self.ending.is_detached()),
-            Timer::Opening => self.opening.as_ref().map(|opening| opening.timeout()),
-            Timer::Session => self.session.poll_timeout(),
-            Timer::Paths => self.paths_timeout(),
-            Timer::Retired => self.supply.free_at(),
-            Timer::Quality => self.next_quality_check(),
-            Timer::KeepAlive => self.keep_alive_at(),
-            Timer::EarlyKeys => self.early_keys.until,
-        }
+    /// Returns all timers, and when each fires. `None`: it does not run. While no connection carries the session, most
+    /// do not, and after the connection's end only one does.
+    ///
+    /// This is asked several times a packet. Built as an array, it takes no call for each timer.
+    #[inline]
+    fn timers(&self) -> [(Timer, Option<Time>); 11] {
+        let (lives, carries) = (!self.ending.is_over(), !self.ending.is_detached());
+        [
+            (Timer::Pending, self.succession.timeout().filter(|_| lives)),
+            (Timer::End, self.ending.timeout().filter(|_| !lives || self.is_close_timed())),
+            (Timer::Idle, carries.then(|| self.activity.received + self.patience())),
+            (Timer::Dial, self.succession.dial_timeout().filter(|_| lives && !carries)),
+            (Timer::Opening, self.opening.as_ref().filter(|_| carries).map(|opening| opening.timeout())),
+            (Timer::Session, if lives { self.session.poll_timeout() } else { None }),
+            (Timer::Paths, if carries { self.paths_timeout() } else { None }),
+            (Timer::Retired, self.supply.free_at().filter(|_| carries)),
+            (Timer::Quality, if carries { self.next_quality_check() } else { None }),
+            (Timer::KeepAlive, if carries { self.keep_alive_at() } else { None }),
+            (Timer::EarlyKeys, self.early_keys.until.filter(|_| carries)),
+        ]
     }
 
     fn paths_timeout(&self) -> Option<Time> {
         let of_paths = self.paths.iter().filter_map(|path| path.timeout(self.keys.is_some())).min();
-        let candidates =
-            [of_paths, self.other_probes_at(), self.supply.timeout(), self.steering.changeover.timeout()];
-        candidates.into_iter().flatten().min()
+        let changeover = self.steering.changeover.timeout();
+        Time::earliest([of_paths, self.other_probes_at(), self.supply.timeout(), changeover])
     }
 
     /// Handles every timer that is due at `now`.
     pub fn handle_timeout(&mut self, now: Time) {
-        for timer in Timer::ALL {
-            if self.due(timer).is_some_and(|due| due <= now) {
+        let mut timers = self.timers();
+        for place in 0..timers.len() {
+            let (timer, due) = timers[place];
+            if due.is_some_and(|due| due <= now) {
                 self.fire(now, timer);
+                // It may have stopped or started those after it.
+                timers = self.timers();
             }
         }
         if let Some(keys) = &mut self.keys {
@@ -174,6 +155,7 @@ impl Connection {
     }
 
     fn keep_alive_at(&self) -> Option<Time> {
+        self.keys.as_ref()?;
         // An end that closes and waits for the peer's queue sends nothing else that would show an outage.
         let closing = !self.ending.is_open();
         let blocked = (closing || self.session.is_blocked()).then_some(BLOCKED_INTERVAL);
@@ -188,10 +170,10 @@ impl Connection {
         // longer ago they stopped, the less likely that is, so the interval grows.
         let stopped = (self.side == crate::Side::Client && self.activity.data > Time::ZERO)
             .then(|| self.config.probe_interval.max(quiet_since.since(self.activity.data)));
-        let interval =
-            keep_alive.into_iter().chain(blocked).chain(stopped.filter(|_| keep_alive.is_some())).min();
-        let interval = interval.filter(|_| self.keys.is_some() && !self.ending.is_over())?;
-        Some(quiet_since + interval)
+        let stopped = stopped.filter(|_| keep_alive.is_some());
+        Time::earliest(
+            [keep_alive, blocked, stopped].map(|interval| interval.map(|interval| quiet_since + interval)),
+        )
     }
 
     /// Returns when the next probe is due on a path that carries nothing. `None` if there is only one path.

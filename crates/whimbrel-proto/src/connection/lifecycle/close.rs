@@ -100,7 +100,7 @@ impl Ending {
     }
 
     pub(in crate::connection) fn is_open(&self) -> bool {
-        *self == Self::Open
+        matches!(self, Self::Open)
     }
 
     pub(in crate::connection) fn is_over(&self) -> bool {

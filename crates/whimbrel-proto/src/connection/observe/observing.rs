@@ -1,6 +1,7 @@
 //! Runs the observer on the current state of the connection.
 
 use super::lifecycle_reports::Lifecycle;
+use super::observer::Observer;
 use super::path_cause::PathCause;
 use super::path_reports::{ControllerState, KnownPath};
 use super::primary_cause::PrimaryCause;
@@ -33,8 +34,15 @@ impl Connection {
     }
 
     /// Runs the observer, if there is one.
+    #[inline]
     pub(in crate::connection) fn observe(&mut self, now: Time) {
-        let Some(mut observer) = self.observer.take() else { return };
+        if let Some(observer) = self.observer.take() {
+            self.observe_with(now, observer);
+        }
+    }
+
+    #[cold]
+    fn observe_with(&mut self, now: Time, mut observer: Box<Observer>) {
         for note in self.session.take_notes() {
             observer.report_note(now, &note);
         }

@@ -102,7 +102,7 @@ impl Supply {
 
     /// Returns when the next path may be opened that could not be before.
     pub(in crate::connection) fn timeout(&self) -> Option<Time> {
-        [self.attempts.timeout(), self.quota.timeout()].into_iter().flatten().min()
+        Time::earliest([self.attempts.timeout(), self.quota.timeout()])
     }
 
     /// Returns whether paths may be opened now that could not be before.

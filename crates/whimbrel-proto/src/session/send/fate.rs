@@ -270,7 +270,7 @@ impl Session {
             self.incoming.gaps.next(),
             self.account.stalls.next(),
         ];
-        others.into_iter().flatten().min()
+        Time::earliest(others)
     }
 
     /// Handles everything that is due at `now`.

@@ -319,7 +319,7 @@ impl Path {
         let sack = may_send.then(|| self.received.next_sack()).flatten();
         let rebinding = self.rebinding.as_deref().map(Rebinding::timeout);
         let former = self.former.as_deref().map(Former::timeout).filter(|_| self.lifecycle.is_proven());
-        [sack, self.recovery.timeout(), self.pacing_until, rebinding, former].into_iter().flatten().min()
+        Time::earliest([sack, self.recovery.timeout(), self.pacing_until, rebinding, former])
     }
 
     /// Returns when the path is probed although nothing is sent on it (MMSP 3.3.4). That is `interval` after the last
