@@ -11,6 +11,8 @@ use super::{arrived, secs, transport};
 
 const LIFETIME: f64 = 0.15;
 const RATE: f64 = 30.0;
+/// The frames of ten seconds.
+const SETTLED: usize = 300;
 
 struct Frames {
     /// The share of frames that arrived whole within their lifetime.
@@ -19,6 +21,8 @@ struct Frames {
     bytes: u64,
     repairs: u64,
     recovered: u64,
+    /// The least estimate of the link's rate in bits a second, once the first ten seconds were over.
+    least_bandwidth: u64,
 }
 
 /// The frames' sizes: 8 to 30 KB, with a median of 15 KB.
@@ -41,7 +45,7 @@ fn run(seed: u64, hazard: &str, repair_budget: u16, seconds: f64) -> Frames {
     let sizes = sizes((RATE * seconds) as usize);
     let mut server = None;
     let due = |frame: usize| Time::ZERO + secs(1.0 + frame as f64 / RATE);
-    let mut in_time = 0;
+    let (mut in_time, mut least_bandwidth) = (0, u64::MAX);
     let mut collect = |world: &mut World| {
         for message in arrived(world, &mut server) {
             let frame = u64::from_be_bytes(message.payload[..8].try_into().unwrap()) as usize;
@@ -57,6 +61,10 @@ fn run(seed: u64, hazard: &str, repair_budget: u16, seconds: f64) -> Frames {
         let mut outgoing = Outgoing::new(StreamId(0), Service::UnreliableUnsequenced, payload.into());
         outgoing.lifetime = Some(secs(LIFETIME));
         let now = world.now();
+        if frame >= SETTLED {
+            let stats = world.peer(client, handle).connection.stats(now);
+            least_bandwidth = least_bandwidth.min(stats.paths[0].congestion.bandwidth * 8);
+        }
         world.peer(client, handle).connection.session().send(now, outgoing).unwrap();
     }
     world.run_until(secs(1.0), &mut collect);
@@ -70,6 +78,7 @@ fn run(seed: u64, hazard: &str, repair_budget: u16, seconds: f64) -> Frames {
         bytes: stats.total.sent_wire_bytes,
         repairs: stats.coding.repairs,
         recovered,
+        least_bandwidth,
     }
 }
 
@@ -107,5 +116,16 @@ fn frames_are_repaired_in_time() {
             in_time >= least && cost <= most,
             "{hazard}: {in_time:.4} in time at {cost:.3} times the bytes"
         );
+    }
+}
+
+/// The frames take 4 of 10 Mbit/s, so there is often nothing to send. As much arrives then when the controller sends
+/// less, which once looked like an overflowing queue: the estimate fell to the application's own rate.
+#[test]
+fn loss_does_not_slow_down_a_sender_that_has_little_to_send() {
+    for seed in 1..=4 {
+        let Frames { least_bandwidth, .. } = run(seed, ",loss=5%", 0, 60.0);
+        println!("seed {seed}: the estimate is never below {:.2} Mbit/s", least_bandwidth as f64 / 1e6);
+        assert!(least_bandwidth > 6_000_000, "seed {seed}: {least_bandwidth} bit/s");
     }
 }

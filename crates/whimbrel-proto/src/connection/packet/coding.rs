@@ -22,6 +22,8 @@ const BASE: f64 = 0.16;
 const PER_LOSS: f64 = 3.6;
 /// The repair symbols for each source symbol after a burst.
 const AGAINST_BURSTS: f64 = 0.35;
+/// Repair symbols wait behind data for this part of the time in which they are of use.
+const LATEST_SHARE: f64 = 3.0;
 /// The most repair symbols that wait.
 const MOST_OWED: f64 = 64.0;
 /// What a repair symbol takes beside the source symbol: its type, count, key, the length in the sum; and two bytes
@@ -37,8 +39,9 @@ struct State {
     encoder: Encoder,
     /// There is none if the memory for it was not free.
     decoder: Option<Receiving>,
-    /// The repair symbols that follow the source symbols at once.
+    /// The repair symbols that follow as soon as no data waits, but by the time in `latest`.
     owed: f64,
+    latest: Time,
     /// Those that are spread over time: beside the packets of a message they would be lost in the same burst.
     spread: f64,
     /// When the next of these is due, and the time between two of them.
@@ -88,10 +91,15 @@ impl Coding {
         Some(varint_len(state.encoder.next()) + REPAIR_EXTRA)
     }
 
-    /// Returns when a repair symbol is due.
-    pub(in crate::connection) fn due(&self) -> Option<Time> {
+    /// Returns when a repair symbol is due. While data `waits`, that goes first for a while: the frame is complete
+    /// earlier where nothing of it is lost.
+    pub(in crate::connection) fn due(&self, waits: bool) -> Option<Time> {
         let state = self.0.as_ref()?;
-        if state.owed >= 1.0 { Some(Time::ZERO) } else { (state.spread >= 1.0).then_some(state.next) }
+        match (state.owed >= 1.0, waits) {
+            (true, true) => Some(state.latest),
+            (true, false) => Some(Time::ZERO),
+            (false, _) => (state.spread >= 1.0).then_some(state.next),
+        }
     }
 
     /// Notes that packets with parts of messages were lost at once.
@@ -191,6 +199,9 @@ impl Connection {
         let bursts = if state.bursts_until > now { AGAINST_BURSTS } else { 0.0 };
         let random = random.min(most);
         let bursts = (bursts.min(most) - random).max(0.0);
+        if state.owed < 1.0 {
+            state.latest = now + useful.div_f64(LATEST_SHARE);
+        }
         state.owed = (state.owed + random).min(MOST_OWED);
         state.spread = (state.spread + bursts).min(MOST_OWED);
         state.spacing = useful.div_f64((bursts * state.encoder.len() as f64).max(1.0));

@@ -274,7 +274,7 @@ impl Connection {
         let waits = self.session.wants_to_send() || !self.control.is_empty();
         self.building.on_waiting(waits);
         let echoes = established && !self.paths[at].echoes.is_empty();
-        let repair = self.coding.due().filter(|_| data && established);
+        let repair = self.coding.due(waits).filter(|_| data && established);
         if let Some(due) = repair.filter(|due| *due > now) {
             self.paths[at].pace_until(due);
         }
@@ -360,7 +360,7 @@ impl Connection {
         if occasion == Occasion::Data
             && data
             && self.keys.is_some()
-            && self.coding.due().is_some_and(|due| due <= now)
+            && self.coding.due(self.session.wants_to_send()).is_some_and(|due| due <= now)
             && self.write_repair(now, &mut Writer::new(out, end))
         {
             return true;
