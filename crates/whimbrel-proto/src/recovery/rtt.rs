@@ -10,12 +10,12 @@ const INITIAL_RTT: Duration = Duration::from_millis(100);
 const MIN_WINDOW: Duration = Duration::from_secs(10);
 
 /// The least slack of a deadline, since hosts and timers are late by milliseconds.
-const LEAST_SLACK: Nanos = Nanos::of(Duration::from_millis(5));
-const MOST_SLACK: Nanos = Nanos::of(Duration::from_millis(100));
+const LEAST_SLACK: Duration = Duration::from_millis(5);
+const MOST_SLACK: Duration = Duration::from_millis(100);
 /// A report delayed by more than this, and by more than an RTT, was held up by an outage.
 const HELD_UP: Duration = Duration::from_millis(250);
 const MOST_PATIENCE: u32 = 5;
-const SHORT: Nanos = Nanos::of(Duration::from_millis(20));
+const SHORT: Duration = Duration::from_millis(20);
 /// A sample this many times below the mean ends what raised the mean: a queue, or an outage that held packets.
 const OVER: u64 = 8;
 /// Early deadlines within this period count as one.
@@ -182,10 +182,10 @@ impl Rtt {
         if self.samples == 0 {
             return Duration::from_nanos(answer * 2);
         }
-        let slack = (variation * 4).clamp(answer / 16, answer).max(LEAST_SLACK.0);
+        let slack = (variation * 4).clamp(answer / 16, answer).max(Nanos::of(LEAST_SLACK).0);
         // On a short path the host causes lateness, which can last many RTTs. On a longer path it is caused by a lost
         // acknowledgement, which the next one replaces. Waiting for that costs more than sending again.
-        let most = if answer < SHORT.0 { MOST_SLACK.0 } else { answer / 4 };
+        let most = if answer < Nanos::of(SHORT).0 { Nanos::of(MOST_SLACK).0 } else { answer / 4 };
         Duration::from_nanos(answer + slack.saturating_mul(1 << self.patience).min(most.max(slack)))
     }
 
