@@ -1,12 +1,14 @@
 //! The receiver's window: the source symbols that came, and equations over those that did not.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use super::field;
-use super::repair::{LONGEST_WINDOW, Repair, coefficient, framed, unframed};
+use super::repair::{LONGEST_SYMBOL, LONGEST_WINDOW, Repair, coefficient, framed, unframed};
 
 /// So many numbers back from the newest one, symbols are remembered.
 const REMEMBERED: u64 = LONGEST_WINDOW + 64;
+/// The places of an equation's terms. Numbers in the window differ in their remainders.
+const PLACES: usize = REMEMBERED as usize;
 
 /// The most equations that are kept.
 const MOST_EQUATIONS: usize = 64;
@@ -19,14 +21,14 @@ const MOST_SUM_BYTES: usize = 96 << 10;
 /// The most memory that a decoder takes, bytes.
 pub(crate) const MOST_HELD: u64 = 768 << 10;
 
-/// The longest source symbol in framed form: more fits into no packet.
-const LONGEST_SYMBOL: usize = 65_535;
-
 /// An equation: the sum of some missing symbols, each times its coefficient.
 #[derive(Debug)]
 struct Equation {
-    /// The coefficients, by number. None of them is zero, and the first is 1.
-    terms: BTreeMap<u64, u8>,
+    /// The least number that has a term. Its coefficient is 1.
+    pivot: u64,
+    /// The coefficients, each at the remainder of its number. A peer can make all of them count, so adding two equations
+    /// must not take long.
+    terms: Box<[u8; PLACES]>,
     sum: Vec<u8>,
 }
 
@@ -62,17 +64,16 @@ impl Decoder {
     /// Takes a repair symbol. Returns the source symbols that can be recovered by it.
     pub(crate) fn on_repair(&mut self, repair: &Repair) -> Vec<Recovered> {
         let Repair { first, count, key, ref sum } = *repair;
-        let sound = (1..=LONGEST_WINDOW).contains(&count) && sum.len() <= LONGEST_SYMBOL;
-        let Some(end) = first.checked_add(count).filter(|_| sound) else { return Vec::new() };
+        let Some(end) = first.checked_add(count).filter(|_| repair.is_sound()) else { return Vec::new() };
         if !self.reach(end - 1) || first < self.first {
             return Vec::new();
         }
-        let mut equation = Equation { terms: BTreeMap::new(), sum: sum.clone() };
+        let mut equation = Equation { pivot: first, terms: Box::new([0; PLACES]), sum: sum.clone() };
         for number in first..end {
             let coefficient = coefficient(key, number);
             match self.known(number) {
                 Some(symbol) => field::add(&mut equation.sum, coefficient, symbol),
-                None => _ = equation.terms.insert(number, coefficient),
+                None => equation.terms[place(number)] = coefficient,
             }
         }
         self.insert(equation);
@@ -106,8 +107,7 @@ impl Decoder {
 
     fn drop_old_equations(&mut self) {
         let first = self.first;
-        self.equations
-            .retain(|equation| equation.terms.first_key_value().is_some_and(|(least, _)| *least >= first));
+        self.equations.retain(|equation| equation.pivot >= first);
     }
 
     fn known(&self, number: u64) -> Option<&Vec<u8>> {
@@ -116,16 +116,30 @@ impl Decoder {
 
     /// Notes a symbol, and takes it out of the equations.
     fn learn(&mut self, number: u64, symbol: Vec<u8>) {
-        let mut changed = Vec::new();
+        let mut headless = None;
+        // Sums do not grow so long that all together take more than they may.
+        let most = (MOST_SUM_BYTES / symbol.len().max(1)).max(1);
+        while self.equations.len() > most {
+            self.equations.pop_front();
+        }
         for at in (0..self.equations.len()).rev() {
-            if let Some(coefficient) = self.equations[at].terms.remove(&number) {
-                field::add(&mut self.equations[at].sum, coefficient, &symbol);
-                // It may begin with another term now.
-                changed.extend(self.equations.remove(at));
+            let equation = &mut self.equations[at];
+            let coefficient = std::mem::take(&mut equation.terms[place(number)]);
+            if coefficient != 0 {
+                field::add(&mut equation.sum, coefficient, &symbol);
+                if equation.pivot == number {
+                    // No other one has this term.
+                    headless = self.equations.remove(at);
+                }
             }
         }
+        if headless.as_mut().is_some_and(|equation| !equation.find_pivot(self.first)) {
+            headless = None;
+        }
         self.keep(number, symbol);
-        changed.into_iter().for_each(|equation| self.insert(equation));
+        if let Some(equation) = headless.filter(|equation| equation.pivot >= self.first) {
+            self.insert(equation);
+        }
     }
 
     /// Remembers a symbol. The oldest are forgotten for it.
@@ -147,20 +161,17 @@ impl Decoder {
         for other in &self.equations {
             equation.subtract(other);
         }
-        let Some((first, coefficient)) = equation.terms.first_key_value().map(|(first, by)| (*first, *by))
-        else {
-            return;
-        };
-        if first < self.first {
+        if !equation.find_pivot(self.first) {
             return;
         }
-        let Some(inverse) = field::inverse(coefficient) else { return };
-        equation.terms.values_mut().for_each(|by| *by = field::multiply(*by, inverse));
+        let Some(inverse) = field::inverse(equation.terms[place(equation.pivot)]) else { return };
+        field::scale(&mut equation.terms[..], inverse);
         field::scale(&mut equation.sum, inverse);
+        while (self.equations.len() + 1) * equation.sum.len() > MOST_SUM_BYTES && !self.equations.is_empty() {
+            self.equations.pop_front();
+        }
         for other in &mut self.equations {
-            if other.terms.contains_key(&first) {
-                other.subtract(&equation);
-            }
+            other.subtract(&equation);
         }
         self.equations.push_back(equation);
         while self.equations.len() > MOST_EQUATIONS || self.sum_bytes() > MOST_SUM_BYTES {
@@ -175,33 +186,39 @@ impl Decoder {
     /// Recovers the symbols that are alone in an equation.
     fn solve(&mut self) -> Vec<Recovered> {
         let mut recovered = Vec::new();
-        while let Some(at) = self.equations.iter().position(|equation| equation.terms.len() == 1) {
-            let Some(Equation { terms, sum }) = self.equations.remove(at) else { break };
-            let Some((number, _)) = terms.first_key_value() else { break };
+        while let Some(at) = self.equations.iter().position(Equation::is_solved) {
+            let Some(Equation { pivot: number, sum, .. }) = self.equations.remove(at) else { break };
             // What does not look like a symbol is forgotten: it may come by itself.
             let Some(symbol) = unframed(&sum).map(<[u8]>::to_vec) else { continue };
-            self.learn(*number, framed(&symbol));
-            recovered.push(Recovered { number: *number, symbol });
+            self.learn(number, framed(&symbol));
+            recovered.push(Recovered { number, symbol });
         }
         recovered
     }
 }
 
 impl Equation {
-    /// Subtracts `other` as often as removes its first term here.
+    /// Subtracts `other` as often as removes the term of its pivot here.
     fn subtract(&mut self, other: &Self) {
-        let Some(factor) =
-            other.terms.first_key_value().and_then(|(first, _)| self.terms.get(first)).copied()
-        else {
-            return;
-        };
-        for (number, by) in &other.terms {
-            let place = self.terms.entry(*number).or_default();
-            *place ^= field::multiply(factor, *by);
-            if *place == 0 {
-                self.terms.remove(number);
-            }
+        let factor = self.terms[place(other.pivot)];
+        if factor != 0 {
+            field::add_to(&mut self.terms[..], factor, &other.terms[..]);
+            field::add(&mut self.sum, factor, &other.sum);
         }
-        field::add(&mut self.sum, factor, &other.sum);
     }
+
+    /// Finds the least number that has a term, in the window that begins with `first`. Returns false if there is none.
+    fn find_pivot(&mut self, first: u64) -> bool {
+        let found = (first..first.saturating_add(REMEMBERED)).find(|number| self.terms[place(*number)] != 0);
+        self.pivot = found.unwrap_or_default();
+        found.is_some()
+    }
+
+    fn is_solved(&self) -> bool {
+        self.terms.iter().filter(|coefficient| **coefficient != 0).count() == 1
+    }
+}
+
+fn place(number: u64) -> usize {
+    (number % REMEMBERED) as usize
 }

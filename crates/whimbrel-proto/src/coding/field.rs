@@ -31,12 +31,30 @@ const fn logarithms() -> [u8; 256] {
     all
 }
 
+/// All products. A row of them is computed in the time in which a short symbol is added.
+static PRODUCTS: [[u8; 256]; 256] = products();
+
+const fn products() -> [[u8; 256]; 256] {
+    let mut all = [[0; 256]; 256];
+    let mut a = 1;
+    while a < 256 {
+        let mut b = 1;
+        while b < 256 {
+            all[a][b] = POWERS[LOGARITHMS[a] as usize + LOGARITHMS[b] as usize];
+            b += 1;
+        }
+        a += 1;
+    }
+    all
+}
+
 fn log(value: u8) -> usize {
     usize::from(LOGARITHMS[usize::from(value)])
 }
 
+#[cfg(test)]
 pub(super) fn multiply(a: u8, b: u8) -> u8 {
-    if a == 0 || b == 0 { 0 } else { POWERS[log(a) + log(b)] }
+    PRODUCTS[usize::from(a)][usize::from(b)]
 }
 
 /// Returns the inverse. Zero has none.
@@ -49,11 +67,16 @@ pub(super) fn add(to: &mut Vec<u8>, factor: u8, bytes: &[u8]) {
     if to.len() < bytes.len() {
         to.resize(bytes.len(), 0);
     }
+    add_to(to, factor, bytes);
+}
+
+/// Adds `factor` times `bytes` to as many of `to`.
+pub(super) fn add_to(to: &mut [u8], factor: u8, bytes: &[u8]) {
     match factor {
         0 => {}
         1 => to.iter_mut().zip(bytes).for_each(|(to, byte)| *to ^= byte),
         _ => {
-            let row = row(factor);
+            let row = &PRODUCTS[usize::from(factor)];
             to.iter_mut().zip(bytes).for_each(|(to, byte)| *to ^= row[usize::from(*byte)]);
         }
     }
@@ -62,14 +85,9 @@ pub(super) fn add(to: &mut Vec<u8>, factor: u8, bytes: &[u8]) {
 /// Multiplies all of `bytes` by `factor`.
 pub(super) fn scale(bytes: &mut [u8], factor: u8) {
     if factor != 1 {
-        let row = row(factor);
+        let row = &PRODUCTS[usize::from(factor)];
         bytes.iter_mut().for_each(|byte| *byte = row[usize::from(*byte)]);
     }
-}
-
-/// The products of `factor` with every element.
-fn row(factor: u8) -> [u8; 256] {
-    std::array::from_fn(|other| multiply(factor, other as u8))
 }
 
 #[cfg(test)]

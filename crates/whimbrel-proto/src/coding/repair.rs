@@ -5,6 +5,9 @@ use super::field;
 /// The most source symbols that one repair symbol combines.
 pub(crate) const LONGEST_WINDOW: u64 = 192;
 
+/// The longest source symbol in framed form: more fits into no packet.
+pub(super) const LONGEST_SYMBOL: usize = 65_535;
+
 /// A repair symbol. Its coefficients follow from its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Repair {
@@ -16,6 +19,15 @@ pub(crate) struct Repair {
     pub(crate) key: u16,
     /// The sum. Each source symbol in it stands behind its length, in two bytes, and is padded with zeros.
     pub(crate) sum: Vec<u8>,
+}
+
+impl Repair {
+    /// Returns whether it could be an honest peer's.
+    pub(crate) fn is_sound(&self) -> bool {
+        let window =
+            (1..=LONGEST_WINDOW).contains(&self.count) && self.first.checked_add(self.count).is_some();
+        window && self.sum.len() <= LONGEST_SYMBOL
+    }
 }
 
 /// Returns the coefficient of a source symbol, which is never zero. It has to look random, but need not be secret: the

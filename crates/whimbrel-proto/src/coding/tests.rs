@@ -142,3 +142,18 @@ fn hostile_symbols_and_repairs_are_bounded() {
         }
     }
 }
+
+#[test]
+#[ignore = "prints how long repair symbols take that nothing can be recovered from; asserts nothing more"]
+fn speed_of_hostile_repairs() {
+    const COUNT: u16 = 5_000;
+    for length in [0, 1_400] {
+        let mut decoder = Decoder::default();
+        let begun = std::time::Instant::now();
+        for key in 0..COUNT {
+            let repair = Repair { first: 0, count: LONGEST_WINDOW, key, sum: vec![7; length] };
+            assert_eq!(decoder.on_repair(&repair), []);
+        }
+        println!("{length} bytes: {:?} each", begun.elapsed() / u32::from(COUNT));
+    }
+}

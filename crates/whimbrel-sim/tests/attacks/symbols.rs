@@ -61,3 +61,28 @@ fn symbols_with_foreign_blocks_close_the_connection() {
         }
     }
 }
+
+/// A packet with many SOURCE would otherwise make its receiver sum the rest of the packet for each of them.
+#[test]
+fn behind_source_only_blocks_of_the_session_are_allowed() {
+    for (behind, ends) in [
+        (&[][..], false),
+        (&[block::PADDING, 0], false),
+        (&[block::SOURCE, 2], true),
+        (&[block::REPAIR, 0, 1, 0, 0], true),
+        (&[block::KEEP_ALIVE], true),
+        (&[block::FIN, 0, 0], true),
+    ] {
+        let mut pair = Pair::connected(4, TransportConfig::default(), "rate=100mbit,delay=5ms");
+        let now = pair.now();
+        let blocks = [&[block::SOURCE, 1], behind].concat();
+        pair.connection(End::Server).handle_blocks(now, blocks.into());
+        pair.run_until(Duration::from_millis(50), |_| false);
+        match pair.closed(End::Server) {
+            Some(CloseReason::PeerMisbehaved(why)) => {
+                assert!(ends && why.cause == Cause::UnrecognizedBlock, "{why:?}");
+            }
+            other => assert!(!ends && other.is_none(), "{behind:?}: {other:?}"),
+        }
+    }
+}

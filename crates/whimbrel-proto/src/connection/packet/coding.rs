@@ -125,6 +125,9 @@ impl Coding {
     /// Takes a repair symbol, which ends its packet.
     fn on_repair(&mut self, reader: &mut Reader, memory: &Budget) -> Result<(), Malformed> {
         let repair = read_repair(reader)?;
+        if !repair.is_sound() {
+            return Ok(());
+        }
         self.receive(memory, |decoder| decoder.on_repair(&repair));
         Ok(())
     }

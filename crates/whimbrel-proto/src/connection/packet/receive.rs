@@ -381,7 +381,7 @@ impl Connection {
         reader: &mut Reader,
         early: bool,
     ) -> Result<bool, PeerMisbehaved> {
-        let (mut eliciting, mut sacked) = (false, Sacked::default());
+        let (mut eliciting, mut sacked, mut coded) = (false, Sacked::default(), false);
         while !reader.is_empty() {
             let kind = reader.u8()?;
             if let Some(observer) = &mut self.observer {
@@ -399,8 +399,12 @@ impl Connection {
                         "block not allowed in early data",
                     ));
                 }
-                block::SACK => sacked.note(self.on_sack(now, path, reader)?)?,
                 block::PADDING => drop(reader.rest()),
+                _ if coded => {
+                    let what = "a block that is not the session's behind SOURCE";
+                    return Err(PeerMisbehaved::new(Cause::UnrecognizedBlock, what));
+                }
+                block::SACK => sacked.note(self.on_sack(now, path, reader)?)?,
                 block::KEEP_ALIVE => {}
                 block::PROBE => self.on_probe(path, reader.u64()?),
                 block::PROBE_ACK => self.on_probe_ack(now, path, reader.u64()?),
@@ -431,7 +435,10 @@ impl Connection {
                     }
                 }
                 block::TICKET => self.on_ticket(now, reader)?,
-                block::SOURCE => self.on_source(reader)?,
+                block::SOURCE => {
+                    self.on_source(reader)?;
+                    coded = true;
+                }
                 block::REPAIR => self.on_repair(reader)?,
                 block::FIRST_SKIPPABLE.. => {
                     let length = reader.varint()?;
