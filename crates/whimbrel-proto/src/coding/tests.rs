@@ -144,6 +144,7 @@ fn hostile_symbols_and_repairs_are_bounded() {
 }
 
 #[test]
+#[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "it measures the core from outside")]
 #[ignore = "prints how long repair symbols take that nothing can be recovered from; asserts nothing more"]
 fn speed_of_hostile_repairs() {
     const COUNT: u16 = 5_000;
