@@ -43,13 +43,13 @@ pub mod wire;
 struct Readme;
 
 pub use budget::{Budget, Budgets};
+pub use coding::CodingStats;
 pub use config::{Repeats, TransportConfig};
 pub use connection::{
-    CloseReason, CodingStats, Connection, ConnectionStats, CostPolicy, Datagram, DeadlineStats, Dial,
-    EndpointAnswer, EndpointEvent, Event, ExportError, IssuedTicket, LocalAddress, MAX_THRESHOLDS,
-    MOST_PATHS, OpenPathError, PathState, PathStats, PrimaryRule, Quality, QualityChange, Resuming,
-    SUSPENDED_VERSION, Scheduling, SetPrimaryError, SuspendError, SuspendMode, Suspended, Threshold,
-    TooManyThresholds, Totals, Transmit,
+    CloseReason, Connection, ConnectionStats, CostPolicy, Datagram, DeadlineStats, Dial, EndpointAnswer,
+    EndpointEvent, Event, ExportError, IssuedTicket, LocalAddress, MAX_THRESHOLDS, MOST_PATHS, OpenPathError,
+    PathState, PathStats, PrimaryRule, Quality, QualityChange, Resuming, SUSPENDED_VERSION, Scheduling,
+    SetPrimaryError, SuspendError, SuspendMode, Suspended, Threshold, TooManyThresholds, Totals, Transmit,
 };
 pub use endpoint::{
     Admit, AgreedPing, Agreeing, ConnectConfig, Endpoint, EndpointStats, Handle, ListenConfig, ResumeError,

@@ -7,9 +7,11 @@ mod decoder;
 mod encoder;
 mod field;
 mod repair;
+mod stats;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use decoder::{Decoder, MOST_HELD, Recovered};
 pub(crate) use encoder::Encoder;
 pub(crate) use repair::Repair;
+pub use stats::CodingStats;

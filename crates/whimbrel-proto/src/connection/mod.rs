@@ -42,7 +42,6 @@ pub use lifecycle::suspend::{SuspendError, SuspendMode};
 pub use lifecycle::suspended::{SUSPENDED_VERSION, Suspended};
 pub use observe::quality::{MAX_THRESHOLDS, Quality, QualityChange, Threshold, TooManyThresholds};
 pub use observe::stats::{ConnectionStats, PathStats, Totals};
-pub use packet::coding::CodingStats;
 pub use packet::copies::DeadlineStats;
 pub use paths::addresses::LocalAddress;
 pub use paths::cost::CostPolicy;

@@ -4,8 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use crate::PathId;
+use crate::coding::CodingStats;
 use crate::congestion::ControllerStats;
-use crate::connection::packet::coding::CodingStats;
 use crate::connection::packet::copies::DeadlineStats;
 use crate::connection::paths::path::Path;
 use crate::connection::paths::path_state::PathState;

@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
+use crate::Time;
 use crate::budget::Budget;
-use crate::coding::{Decoder, Encoder, MOST_HELD, Recovered, Repair};
-use crate::connection::paths::path_set::At;
-use crate::connection::state::Connection;
+use crate::coding::{CodingStats, Decoder, Encoder, MOST_HELD, Recovered, Repair};
 use crate::wire::{Malformed, Reader, Writer, block, varint_len};
-use crate::{Cause, PeerMisbehaved, Time};
 
 /// For so long after such a message, packets leave room for the head of a source symbol.
 const ARMED: Duration = Duration::from_secs(1);
@@ -73,20 +71,20 @@ impl Drop for Receiving {
     }
 }
 
-/// Figures of coding against loss.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CodingStats {
-    /// Packets sent as source symbols.
-    pub sources: u64,
-    /// Repair symbols sent.
-    pub repairs: u64,
-    /// Source symbols recovered, whose packets were lost or late.
-    pub recovered: u64,
+/// What a source symbol's protection follows from.
+pub(super) struct Plan {
+    /// The time for which it is of use, and half an RTT of it.
+    pub(super) left: Duration,
+    pub(super) half: Duration,
+    /// The share of packets lost lately.
+    pub(super) loss: f64,
+    /// The most repair symbols for a source symbol.
+    pub(super) most: f64,
 }
 
 impl Coding {
     /// Returns how many bytes of a packet are to be left, so that it can be a source symbol. `None`: it cannot.
-    fn reserve(&self, now: Time) -> Option<usize> {
+    pub(super) fn reserve(&self, now: Time) -> Option<usize> {
         let state = self.0.as_ref().filter(|state| state.armed_until > now)?;
         Some(varint_len(state.encoder.next()) + REPAIR_EXTRA)
     }
@@ -116,14 +114,14 @@ impl Coding {
     }
 
     /// Takes the number of a source symbol, which is the rest of its packet.
-    fn on_source(&mut self, reader: &mut Reader, memory: &Budget) -> Result<(), Malformed> {
+    pub(super) fn on_source(&mut self, reader: &mut Reader, memory: &Budget) -> Result<(), Malformed> {
         let number = reader.varint()?;
         self.receive(memory, |decoder| decoder.on_symbol(number, reader.peek()));
         Ok(())
     }
 
     /// Takes a repair symbol, which ends its packet.
-    fn on_repair(&mut self, reader: &mut Reader, memory: &Budget) -> Result<(), Malformed> {
+    pub(super) fn on_repair(&mut self, reader: &mut Reader, memory: &Budget) -> Result<(), Malformed> {
         let repair = read_repair(reader)?;
         if !repair.is_sound() {
             return Ok(());
@@ -150,48 +148,10 @@ impl Coding {
         }
     }
 
-    fn take_recovered(&mut self) -> Vec<Recovered> {
-        let Some(state) = &mut self.0 else { return Vec::new() };
-        state.stats.recovered += state.recovered.len() as u64;
-        std::mem::take(&mut state.recovered)
-    }
-}
-
-impl Connection {
-    pub(in crate::connection) fn on_source(&mut self, reader: &mut Reader) -> Result<(), Malformed> {
-        self.coding.on_source(reader, &self.budgets.memory)
-    }
-
-    pub(in crate::connection) fn on_repair(&mut self, reader: &mut Reader) -> Result<(), Malformed> {
-        self.coding.on_repair(reader, &self.budgets.memory)
-    }
-
-    /// Returns how many bytes the next packet leaves for coding it.
-    pub(in crate::connection) fn coding_reserve(&self, now: Time) -> usize {
-        self.coding.reserve(now).unwrap_or(0)
-    }
-
-    /// Makes what was written of the session from `mark` on a source symbol, if it is of a message that could not be
-    /// retransmitted in time. `reserved`: what was left for that.
-    pub(in crate::connection) fn code(
-        &mut self,
-        now: Time,
-        at: At,
-        out: &mut Vec<u8>,
-        mark: usize,
-        reserved: usize,
-    ) {
-        let Some(expires) = self.session.take_expiring_parts() else { return };
-        let recovery = &self.paths[at].recovery;
-        let half = recovery.rtt.smoothed() / 2;
-        let left = expires.since(now);
-        if !self.peer.reads_codes || self.config.repair_budget == 0 || left >= recovery.rtt.deadline() + half
-        {
-            return;
-        }
-        let loss = recovery.loss();
-        let most = f64::from(self.config.repair_budget) / 100.0;
-        let state = self.coding.0.get_or_insert_default();
+    /// Makes what was written from `mark` on a source symbol. `reserved`: what was left for that.
+    pub(super) fn code(&mut self, now: Time, plan: &Plan, out: &mut Vec<u8>, mark: usize, reserved: usize) {
+        let Plan { left, half, loss, most } = *plan;
+        let state = self.0.get_or_insert_default();
         state.armed_until = now + ARMED;
         if reserved == 0 || out.len() == mark {
             return;
@@ -215,8 +175,8 @@ impl Connection {
     }
 
     /// Writes a repair symbol that is due. Returns false if there is none, or no room for it.
-    pub(in crate::connection) fn write_repair(&mut self, now: Time, writer: &mut Writer<'_>) -> bool {
-        let Some(state) = &mut self.coding.0 else { return false };
+    pub(super) fn write_repair(&mut self, now: Time, writer: &mut Writer<'_>) -> bool {
+        let Some(state) = &mut self.0 else { return false };
         let Some(repair) = state.encoder.repair(now) else {
             (state.owed, state.spread) = (0.0, 0.0);
             return false;
@@ -235,24 +195,10 @@ impl Connection {
         true
     }
 
-    /// Handles the source symbols that were recovered, as if their packets had come.
-    pub(in crate::connection) fn take_recovered(&mut self, now: Time) -> Result<(), PeerMisbehaved> {
-        for Recovered { symbol, .. } in self.coding.take_recovered() {
-            let mut reader = Reader::new(symbol.into());
-            while !reader.is_empty() {
-                match reader.u8()? {
-                    block::PADDING => drop(reader.rest()),
-                    kind if is_of_session(kind) => {
-                        self.session.handle_block(now, kind, &mut reader, false)?
-                    }
-                    _ => {
-                        let what = "a block that is not the session's in a source symbol";
-                        return Err(PeerMisbehaved::new(Cause::UnrecognizedBlock, what));
-                    }
-                }
-            }
-        }
-        Ok(())
+    pub(super) fn take_recovered(&mut self) -> Vec<Recovered> {
+        let Some(state) = &mut self.0 else { return Vec::new() };
+        state.stats.recovered += state.recovered.len() as u64;
+        std::mem::take(&mut state.recovered)
     }
 }
 
