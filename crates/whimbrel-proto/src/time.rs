@@ -51,7 +51,7 @@ impl Time {
 
 /// The duration in nanoseconds, saturating at 584 years.
 pub(crate) fn nanos(duration: Duration) -> u64 {
-    // Sixty-four bits throughout: this runs some fifty times a packet.
+    // In 64 bits: each sum of a time and a duration does this.
     duration.as_secs().saturating_mul(1_000_000_000).saturating_add(u64::from(duration.subsec_nanos()))
 }
 
@@ -78,5 +78,25 @@ impl Sub for Time {
 impl fmt::Debug for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", Duration::from_nanos(self.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_earliest_timer_is_found_and_one_that_never_fires_does_not_run() {
+        let [two, three] = [2, 3].map(Time::from_nanos);
+        assert_eq!(Time::earliest([None, Some(three), Some(two), Some(Time::MAX)]), Some(two));
+        assert_eq!(Time::earliest([Some(Time::MAX), None]), None);
+        assert_eq!(Time::earliest([Some(Time::ZERO)]), Some(Time::ZERO));
+    }
+
+    #[test]
+    fn a_duration_too_long_for_nanoseconds_is_the_longest() {
+        assert_eq!(nanos(Duration::new(3, 7)), 3_000_000_007);
+        assert_eq!(nanos(Duration::MAX), u64::MAX);
+        assert_eq!(Time::from_nanos(5) + Duration::MAX, Time::MAX);
     }
 }
