@@ -370,7 +370,7 @@ impl Controller for Gauge {
         self.delay.on_rtt(now, rtt);
     }
 
-    fn on_sent(&mut self, _now: Time, size: u64, _in_flight_before: u64, _app_limited: bool) {
+    fn on_sent(&mut self, _now: Time, size: u64, _in_flight_before: u64) {
         self.sent = self.sent.saturating_add(size);
     }
 
@@ -394,7 +394,7 @@ impl Controller for Gauge {
         self.measure_rate(&sample.rate);
         if sample.rate.newest > self.round_end {
             self.round_end = sample.rate.sent;
-            self.end_round(sample.app_limited);
+            self.end_round(sample.rate.app_limited);
         }
         let period = self.delay.base().max(SHORTEST_RTT);
         if self.phase == Phase::Startup {
