@@ -944,7 +944,8 @@ read_block[38] = function(r)
     local first, count = r:varint("coding.first"), r:varint("coding.count")
     local key = r:bytes("coding.key", 2)
     local sum = r:bytes("coding.sum", r:left())
-    return format("%s..%s key=%d, %d bytes", number(first), number(first + count - 1), byte(key, 1) * 256 + byte(key, 2), #sum)
+    local symbols = count > 0 and format("%s..%s", number(first), number(first + count - 1)) or "no symbols"
+    return format("%s key=%d, %d bytes", symbols, byte(key, 1) * 256 + byte(key, 2), #sum)
 end
 
 -- Reads all blocks. Returns a list of { name, offset, length, items, text, bad }, and the reader.
