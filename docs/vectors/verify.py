@@ -28,7 +28,23 @@ def check_blocks():
         if name.split('.')[0] not in vary:
             layout=layout.replace('lifetime (v)','lifetime (v, s)').replace('wait (v)','wait (v, ms)')
             assert f'`{layout}`' in layouts,f'{name}: protocol.md has no `{layout}`'
+    check_repair(*(bytes.fromhex(dict((name,wire) for name,wire,_ in blocks)[name]) for name in('source','repair')))
     print('blocks.txt: right,',len(blocks),'blocks')
+
+def check_repair(source,repair):
+    """The repair symbol of the vectors combines the source symbol of the vectors and one of two bytes."""
+    def times(a,b):
+        product=0
+        while b: product^=a*(b&1); a=a<<1^(0x11d if a&0x80 else 0); b>>=1
+        return product
+    def coefficient(key,number):
+        wrap=(1<<64)-1; z=(number<<16|key)*0x9e3779b97f4a7c15&wrap
+        z=(z^z>>30)*0xbf58476d1ce4e5b9&wrap; z=(z^z>>27)*0x94d049bb133111eb&wrap
+        return (z^z>>31)%255+1
+    symbols=[source[3:],b'ab']; framed=[len(s).to_bytes(2,'big')+s for s in symbols]; total=bytearray(max(map(len,framed)))
+    for number,symbol in enumerate(framed,300):
+        for at,byte in enumerate(symbol): total[at]^=times(coefficient(7,number),byte)
+    assert repair[-len(total):]==bytes(total)
 
 check_blocks()
 
@@ -89,9 +105,9 @@ def parameters(b):
         n,b=read_varint(b); found[id],b=b[:n],b[n:]
 for name in('of_this_version','with_unknown_bits','of_unknown_bits'):
     bits,rest=read_varint(parameters(H['extensions.'+name])[16]); assert not rest
-    assert bytes([bits&3])==H[f'extensions.{name}.taken'],name
+    assert bytes([bits&7])==H[f'extensions.{name}.taken'],name
     assert name=='of_this_version' or bits>1
-assert H['extensions.of_this_version'].endswith(varint(16)+varint(1)+varint(3)+varint(0))
+assert H['extensions.of_this_version'].endswith(varint(16)+varint(1)+varint(7)+varint(0))
 for i,s in enumerate(secs[7:]):
     P=kv(s); L=16 if i==0 else 32; sec=P['packet.secret']
     key,iv,hp=[expand(sec,l,n) for l,n in((b'key',L),(b'iv',12),(b'hp',L))]

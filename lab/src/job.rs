@@ -26,6 +26,31 @@ pub(crate) enum Job {
         /// Delivery that the receiver wants.
         want: Want,
     },
+    /// Frames of a video: messages of several sizes that are worthless after a while.
+    Frames {
+        /// Frames per second.
+        rate: f64,
+        /// Number of frames.
+        count: u64,
+        /// Milliseconds after which a frame is worthless.
+        within: u64,
+        /// One-way delay of the link in ms, for a peer that delays all frames by a fixed time.
+        one_way: u64,
+    },
+}
+
+/// Sizes of frames in bytes: of a log-normal distribution with a median of 15 KB, between 8 and 30 KB.
+pub(crate) const FRAMES: [usize; 16] = [
+    8000, 8850, 10_010, 11_000, 11_890, 12_770, 13_640, 14_540, 15_480, 16_490, 17_620, 18_910, 20_460,
+    22_460, 25_420, 30_000,
+];
+
+/// Returns the size of the frame with this number, the same for all peers and trials.
+pub(crate) fn frame_size(number: u64) -> usize {
+    let mut mixed = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    FRAMES[((mixed ^ mixed >> 31) % FRAMES.len() as u64) as usize]
 }
 
 /// Width of a bin of [`Figures::bins`], nanoseconds.
@@ -42,6 +67,9 @@ impl Job {
                 size >= HEADER && rate > 0.0 && count > 0,
                 "messages have at least {HEADER} bytes, a rate, and a number: {json}"
             );
+        }
+        if let Self::Frames { rate, count, .. } = job {
+            anyhow::ensure!(rate > 0.0 && count > 0, "frames have a rate and a number: {json}");
         }
         Ok(job)
     }
@@ -167,7 +195,8 @@ mod tests {
     #[test]
     fn a_job_survives_its_way_through_an_argument() {
         let messages = Job::Messages { size: 100, rate: 0.5, count: 3, want: Want::Within(200) };
-        for job in [Job::Bulk, Job::Transfer { bytes: 7 }, messages] {
+        let frames = Job::Frames { rate: 30.0, count: 3, within: 150, one_way: 50 };
+        for job in [Job::Bulk, Job::Transfer { bytes: 7 }, messages, frames] {
             assert_eq!(Job::from_json(&job.to_json().unwrap()).unwrap(), job);
         }
         assert!(Job::from_json(r#"{"load":"messages","size":8,"rate":1,"count":1,"want":"each"}"#).is_err());

@@ -337,6 +337,7 @@ SPECIMENS = [
     (b"\x17" + v(3600) + v(12) + b"ticketticket", "TICKET 3600 s", dict(ticket_lifetime=3600, ticket=b"ticketticket")),
     (b"\x18" + v(0) + b"\x00" + v(1) + v(3) + v(2), "TAKEN stream=0 us 3..4", dict(ranges__gap=3, ranges__length=2)),
     (b"\x19", "KEEP_ALIVE", dict(block=25)),
+    (b"\x25" + v(300), "SOURCE number=300", dict(coding__number=300)),
     (b"\x1a" + v(2) + v(132), "END stream=2 size=132", dict(stream=2, final_size=132)),
     (b"\xc8" + v(2) + b"??", "Unknown block 200", dict(unknown__length=2, unknown__body=b"??")),
 ]

@@ -428,7 +428,7 @@ local BLOCKS = {
     [0] = "DATA", "SACK", "SYN", "SYN-ACK", "PING", "PONG", "FIN", "FIN-ACK", "FIN-DONE", "RST", "ERROR", "PROBE",
     "PROBE-ACK", "PADDING", "SKIP", "SKIP-ACK", [17] = "MAX_STREAM_DATA", [18] = "MAX_STREAMS", [19] = "RESET", [20] = "STOP",
     [21] = "NEW_CID", [22] = "CLOSE_PATH", [23] = "TICKET", [24] = "TAKEN", [25] = "KEEP_ALIVE", [26] = "END", [32] = "ADD_ADDRESS", [33] = "DELETE_ADDRESS", [34] = "SET_PRIMARY",
-    [35] = "SUSPEND", [36] = "SUSPEND_ACK",
+    [35] = "SUSPEND", [36] = "SUSPEND_ACK", [37] = "SOURCE", [38] = "REPAIR",
 }
 local CAUSES = {
     [0] = "Application", "Wrong stream", "Unresolved address", "Unrecognized block", "Invalid field", "Missing field",
@@ -569,6 +569,11 @@ do
     field("uint8", "suspend.heir_length", "Heir length", dec)
     field("bytes", "suspend.heir", "Heir")
     field("uint64", "suspend.wait", "Wait (ms)", dec)
+    field("uint64", "coding.number", "Number of the source symbol", dec)
+    field("uint64", "coding.first", "First source symbol", dec)
+    field("uint64", "coding.count", "Source symbols", dec)
+    field("bytes", "coding.key", "Key of the coefficients")
+    field("bytes", "coding.sum", "Sum")
     field("none", "more", "Not shown")
 end
 
@@ -933,6 +938,15 @@ read_block[23] = function(r)
     return format("%s s", number(lifetime))
 end
 read_block[25] = function() end
+-- The blocks that follow are the symbol.
+read_block[37] = function(r) return format("number=%s", number((r:varint("coding.number")))) end
+read_block[38] = function(r)
+    local first, count = r:varint("coding.first"), r:varint("coding.count")
+    local key = r:bytes("coding.key", 2)
+    local sum = r:bytes("coding.sum", r:left())
+    local symbols = count > 0 and format("%s..%s", number(first), number(first + count - 1)) or "no symbols"
+    return format("%s key=%d, %d bytes", symbols, byte(key, 1) * 256 + byte(key, 2), #sum)
+end
 
 -- Reads all blocks. Returns a list of { name, offset, length, items, text, bad }, and the reader.
 local function read_blocks(bytes)

@@ -11,6 +11,7 @@
 #![warn(missing_debug_implementations)]
 
 mod budget;
+mod coding;
 mod config;
 pub mod congestion;
 pub mod connection;
@@ -42,6 +43,7 @@ pub mod wire;
 struct Readme;
 
 pub use budget::{Budget, Budgets};
+pub use coding::CodingStats;
 pub use config::{Repeats, TransportConfig};
 pub use connection::{
     CloseReason, Connection, ConnectionStats, CostPolicy, Datagram, DeadlineStats, Dial, EndpointAnswer,

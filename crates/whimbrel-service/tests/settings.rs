@@ -82,6 +82,7 @@ fn transport_settings_come_back() {
             .coupled(false)
             .cost_policy(CostPolicy::NeverAbove(4))
             .deadline_budget(50)
+            .repair_budget(7)
             .probe_interval(second(2))
             .wait_time(second(86_400))
             .max_waiting(1)

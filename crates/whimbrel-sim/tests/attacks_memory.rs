@@ -511,3 +511,42 @@ fn an_honest_peer_never_meets_the_limit() {
     assert!(all, "{received} of {sent}, {:?}", pair.closed(End::Client));
     assert_eq!(pair.closed(End::Server), None);
 }
+
+/// Source and repair symbols of a hostile peer, in packets as long as any: the memory is the part of the budget that was
+/// set aside for them, and is free again once the peer is quiet.
+#[test]
+fn a_decoder_takes_no_more_than_it_says() {
+    /// What is set aside, and what was held before.
+    const MOST: u64 = (768 << 10) + SLACK;
+    let mut pair = Pair::connected(1, TransportConfig::default(), "rate=100mbit,delay=5ms");
+    let now = pair.now();
+    let server = pair.connection(End::Server);
+    let mut dice = 7_u64;
+    let mut most = 0;
+    for round in 0..4_000_u64 {
+        dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        // The odd ones never come, and are too many for the sums that are kept.
+        let number = 2 * round;
+        let length = [9, 1_400, 60_000][(dice >> 32) as usize % 3];
+        let mut blocks = Vec::new();
+        let mut out = Writer::new(&mut blocks, 100_000);
+        if dice >> 60 < 8 {
+            out.u8(block::SOURCE);
+            out.varint(number);
+            out.bytes(&[&[block::PADDING][..], &vec![0; length]].concat());
+        } else {
+            out.u8(block::REPAIR);
+            out.varint(number);
+            out.varint(150 + dice % 43);
+            out.bytes(&dice.to_be_bytes()[..2]);
+            out.bytes(&vec![dice as u8; length]);
+        }
+        counted(|| server.handle_blocks(now, Bytes::copy_from_slice(&blocks)));
+        most = most.max(live());
+    }
+    let closed = server.poll_event();
+    assert!(closed.is_none(), "{closed:?}");
+    assert!(!server.is_closed() && server.stats(now).coding.recovered == 0);
+    println!("at most {most} bytes");
+    assert!((200 << 10..MOST).contains(&most), "{most} bytes");
+}

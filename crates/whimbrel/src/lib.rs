@@ -122,9 +122,9 @@ pub use whimbrel_proto::session::{
 pub use whimbrel_proto::units::{self, ParseError};
 pub use whimbrel_proto::wire::close::Reason;
 pub use whimbrel_proto::{
-    Admit, Cause, CloseReason, ConnectionStats, CostPolicy, DEFAULT_PORT, DeadlineStats, EndpointStats,
-    Event, ExportError, ListenConfig, LocalAddress, MAX_THRESHOLDS, MessageId, OpenPathError, PathId,
-    PathState, PathStats, PeerText, PrimaryRule, Quality, QualityChange, Repeats, Scheduling, Service,
-    SetPrimaryError, StreamId, SuspendMode, Tag, Threshold, Ticket, TicketStore, TooManyThresholds, Totals,
-    TransportConfig, Url, UrlError,
+    Admit, Cause, CloseReason, CodingStats, ConnectionStats, CostPolicy, DEFAULT_PORT, DeadlineStats,
+    EndpointStats, Event, ExportError, ListenConfig, LocalAddress, MAX_THRESHOLDS, MessageId, OpenPathError,
+    PathId, PathState, PathStats, PeerText, PrimaryRule, Quality, QualityChange, Repeats, Scheduling,
+    Service, SetPrimaryError, StreamId, SuspendMode, Tag, Threshold, Ticket, TicketStore, TooManyThresholds,
+    Totals, TransportConfig, Url, UrlError,
 };

@@ -266,6 +266,7 @@ fn transport_config() {
         coupled: it.coupled,
         cost_policy: it.cost_policy,
         deadline_budget: it.deadline_budget,
+        repair_budget: it.repair_budget,
         probe_interval: it.probe_interval,
         wait_time: it.wait_time,
         max_waiting: it.max_waiting,

@@ -17,6 +17,7 @@ mod cross_check;
 mod durable;
 mod fairness;
 mod fan_out;
+mod frames;
 mod handover;
 mod loopback;
 mod loss_matrix;
@@ -291,6 +292,7 @@ pub(crate) fn all() -> &'static [&'static dyn Experiment] {
         &loss_matrix::LossMatrix,
         &short_transfers::ShortTransfers,
         &message_latency::MessageLatency,
+        &frames::Frames,
         &blackout::Blackout,
         &fairness::Fairness,
         &conditions::Conditions,

@@ -13,7 +13,7 @@ pub(crate) struct Try {
     peer: String,
     /// Job as JSON: `{"load":"bulk"}`, `{"load":"transfer","bytes":1000000}` or
     /// `{"load":"messages","size":100,"rate":50,"count":500,"want":"each"}`. `want` may also be `ordered`, `newest` or
-    /// `{"within":200}`
+    /// `{"within":200}`. Frames of a video: `{"load":"frames","rate":30,"count":300,"within":150,"one_way":50}`
     job: String,
     /// Name of a condition (`lab list`), or a link in the syntax of `whimbrel link`. Repeat it for several links
     #[arg(long, default_value = "rate=4mbit,delay=25ms,loss=5%")]
@@ -36,8 +36,10 @@ impl Try {
             Flow::run(&testbed, &self.peer, &job, self.time).await
         })?;
         print(&flow);
-        if let Job::Messages { count, want, .. } = job {
-            print_messages(&flow, count, want);
+        match job {
+            Job::Messages { count, want, .. } => print_messages(&flow, count, want),
+            Job::Frames { count, within, .. } => print_messages(&flow, count, Want::Within(within)),
+            Job::Bulk | Job::Transfer { .. } => {}
         }
         Ok(())
     }

@@ -19,16 +19,25 @@ pub(super) async fn send(
         Job::Bulk => bulk(u64::MAX, stream, sent).await?,
         Job::Transfer { bytes } => bulk(bytes, stream, sent).await?,
         Job::Messages { size, rate, count, .. } => {
-            let mut source = Source::new(size, rate, count);
-            while let Some(message) = source.next().await {
-                stream.write_all(&message).await?;
-                stream.flush().await?;
-                sent.bytes += message.len() as u64;
-                sent.messages += 1;
-            }
+            messages(Source::new(size, rate, count), stream, sent).await?;
         }
+        Job::Frames { rate, count, .. } => messages(Source::of_frames(rate, count), stream, sent).await?,
     }
     Ok(stream.shutdown().await?)
+}
+
+async fn messages(
+    mut source: Source,
+    stream: &mut (impl AsyncWrite + Unpin),
+    sent: &mut Sent,
+) -> anyhow::Result<()> {
+    while let Some(message) = source.next().await {
+        stream.write_all(&message).await?;
+        stream.flush().await?;
+        sent.bytes += message.len() as u64;
+        sent.messages += 1;
+    }
+    Ok(())
 }
 
 async fn bulk(bytes: u64, stream: &mut (impl AsyncWrite + Unpin), sent: &mut Sent) -> anyhow::Result<()> {

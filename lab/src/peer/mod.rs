@@ -6,10 +6,13 @@ mod certificate;
 mod hex;
 mod leaving;
 mod mptcp;
+mod native;
+mod pieces;
 mod quic;
 mod sctp;
 pub(crate) mod side;
 mod source;
+mod srt;
 mod tally;
 mod tcp;
 mod tls;
@@ -71,6 +74,7 @@ pub(crate) fn all() -> &'static [&'static dyn Peer] {
         &Whimbrel { name: "whimbrel-once", copies: Some(Copies::Once), ..whimbrel::OURS },
         &Whimbrel { name: "whimbrel-deadline", copies: Some(Copies::Deadline), ..whimbrel::OURS },
         &Whimbrel { name: "whimbrel-urgent", copies: Some(Copies::Urgent), ..whimbrel::OURS },
+        &Whimbrel { name: "whimbrel-unrepaired", copies: Some(Copies::Unrepaired), ..whimbrel::OURS },
         &Whimbrel { name: "whimbrel-redundant", copies: Some(Copies::Redundant), ..whimbrel::OURS },
         &tcp::Tcp { name: "tcp-cubic", congestion: "cubic", multipath: false },
         &tcp::Tcp { name: "tcp-bbr", congestion: "bbr", multipath: false },
@@ -95,6 +99,8 @@ pub(crate) fn all() -> &'static [&'static dyn Peer] {
         &tcp::Tcp { name: "mptcp-cubic", congestion: "cubic", multipath: true },
         &tcp::Tcp { name: "mptcp-bbr", congestion: "bbr", multipath: true },
         &sctp::Sctp,
+        &srt::Srt { name: "srt", filter: None },
+        &srt::Srt { name: "srt-fec", filter: Some("fec,cols:5,rows:1") },
         &udp::Udp,
     ]
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use tokio::task::{JoinError, JoinSet};
 
+use super::pieces::{self, Pieces};
 use super::side::{ready, receive, send, started};
 use super::source::Source;
 use super::tally::Tally;
@@ -20,6 +21,9 @@ const STREAMS: u32 = 1 << 16;
 const OVERDUE: f64 = 1.5;
 /// Longest wait for the last packets to reach the other end.
 const FAREWELL: Duration = Duration::from_millis(200);
+
+/// Time for the last datagrams to arrive, which are not acknowledged to the program.
+const LINGER: Duration = Duration::from_secs(1);
 
 macro_rules! quic {
     ($module:ident, $peer:ident, $what:literal, $links:literal, $rtt:expr, $several:expr, $bind:expr, $open:expr) => {
@@ -40,7 +44,7 @@ macro_rules! quic {
                     "{} {} (aws-lc-rs; {}) with {}: windows of 32 MiB, {STREAMS} streams, patience of 5 minutes with silence, else \
                      defaults, path MTU discovery among them; bulk, transfers and messages in order are one stream; other messages \
                      one stream each, which is reset when its time is over, or, where only the newest counts, when something newer \
-                     is sent and no acknowledgement has come in 1.5 round trips{}",
+                     is sent and no acknowledgement has come in 1.5 round trips; frames in datagrams (RFC 9221){}",
                     $what,
                     version::of_crate($what),
                     certificate::SETTINGS,
@@ -104,6 +108,7 @@ macro_rules! quic {
                         Job::Messages { size, want, .. } if want != Want::Ordered => {
                             messages(&connection, size, tally).await?;
                         }
+                        Job::Frames { .. } => frames(&connection, tally).await?,
                         _ => byte_stream::receive(&mut connection.accept_uni().await?, tally).await?,
                     }
                     connection.close(0u32.into(), b"done");
@@ -131,6 +136,11 @@ macro_rules! quic {
                                 // The server cannot know that no more messages will come.
                                 connection.close(0u32.into(), b"done");
                             }
+                        }
+                        Job::Frames { rate, count, .. } => {
+                            send_frames(&connection, Source::of_frames(rate, count), sent).await?;
+                            tokio::time::sleep(LINGER).await;
+                            connection.close(0u32.into(), b"done");
                         }
                         _ => byte_stream::send(job, &mut connection.open_uni().await?, sent).await?,
                     }
@@ -161,6 +171,31 @@ macro_rules! quic {
                 }
                 while let Some(read) = reading.join_next().await {
                     note(read, tally);
+                }
+                Ok(())
+            }
+
+            /// Puts frames together until all have arrived or the caller has closed.
+            async fn frames(connection: &Connection, tally: &mut Tally) -> anyhow::Result<()> {
+                let mut frames = Pieces::default();
+                while !tally.is_done() {
+                    match connection.read_datagram().await {
+                        Ok(datagram) => drop(frames.take(&datagram).map(|frame| tally.message(&frame))),
+                        Err(ConnectionError::ApplicationClosed(_)) => break,
+                        Err(error) => return Err(error.into()),
+                    }
+                }
+                Ok(())
+            }
+
+            async fn send_frames(connection: &Connection, mut source: Source, sent: &mut Sent) -> anyhow::Result<()> {
+                while let Some(frame) = source.next().await {
+                    let longest = connection.max_datagram_size().context("the server takes no datagrams")?;
+                    for datagram in pieces::cut(&frame, longest) {
+                        connection.send_datagram(datagram)?;
+                    }
+                    sent.bytes += frame.len() as u64;
+                    sent.messages += 1;
                 }
                 Ok(())
             }

@@ -1,20 +1,18 @@
 //! SCTP by usrsctp. The process of a side becomes the C program `peers/sctp.c`.
 
 use std::net::IpAddr;
-use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use anyhow::{Context, ensure};
-
+use super::native::Native;
 use super::{Peer, Work, version};
 use crate::job::{Figures, Job, Sent, Want};
 
-const SOURCE: &str = include_str!("../../peers/sctp.c");
-/// Header of the library. Without it, usrsctp is not installed.
-const HEADER: &str = "/usr/include/usrsctp.h";
-/// Debian package that has the library.
-const PACKAGE: &str = "libusrsctp-dev";
+const PROGRAM: Native = Native {
+    name: "sctp",
+    source: include_str!("../../peers/sctp.c"),
+    header: "/usr/include/usrsctp.h",
+    package: "libusrsctp-dev",
+    library: "usrsctp",
+};
 /// Longest message that the program takes.
 const LONGEST: usize = 64 << 10;
 
@@ -37,11 +35,15 @@ impl Peer for Sctp {
     }
 
     fn missing(&self) -> Option<String> {
-        program().err().map(|error| format!("{error:#}"))
+        PROGRAM.missing()
     }
 
     fn can(&self, job: &Job) -> bool {
-        !matches!(job, Job::Messages { size, .. } if *size > LONGEST)
+        match job {
+            Job::Messages { size, .. } => *size <= LONGEST,
+            Job::Frames { .. } => false,
+            Job::Bulk | Job::Transfer { .. } => true,
+        }
     }
 
     fn serve<'a>(&'a self, job: &'a Job, at: &'a [IpAddr]) -> Work<'a, Figures> {
@@ -55,14 +57,9 @@ impl Peer for Sctp {
 
 /// Replaces this process with the program. Returns only if that fails.
 fn become_side(side: &str, job: &Job, addresses: &[IpAddr], word: Option<&str>) -> anyhow::Error {
-    let program = match program() {
-        Ok(program) => program,
-        Err(error) => return error,
-    };
     let addresses: Vec<_> = addresses.iter().map(ToString::to_string).collect();
-    let mut command = Command::new(program);
-    command.arg(side).args(words(job)).arg(addresses.join(",")).args(word);
-    anyhow::Error::from(command.exec()).context("cannot start the SCTP program")
+    let own = [addresses.join(",")].into_iter().chain(word.map(str::to_owned));
+    PROGRAM.run(&[side.to_owned()].into_iter().chain(words(job)).chain(own).collect::<Vec<_>>())
 }
 
 /// Returns the job as the program's arguments: load, bytes, size, rate, count, want, milliseconds.
@@ -90,27 +87,6 @@ fn words(job: &Job) -> [String; 7] {
             };
             words("messages", 0, size, rate, count, want, ms)
         }
+        Job::Frames { .. } => unreachable!("it cannot do frames"),
     }
-}
-
-/// Returns the path of the program. It is built beside this one if it is missing or out of date.
-fn program() -> anyhow::Result<PathBuf> {
-    ensure!(Path::new(HEADER).exists(), "usrsctp is not installed: `apt-get install {PACKAGE}`");
-    let here = std::env::current_exe()?;
-    let directory = here.parent().context("this program has no directory")?;
-    let (source, program) = (directory.join("sctp.c"), directory.join("lab-sctp"));
-    if program.exists() && std::fs::read_to_string(&source).is_ok_and(|built| built == SOURCE) {
-        return Ok(program);
-    }
-    // Several processes may build it at a time. Each builds a copy of its own, and the last one stays.
-    let mine = directory.join(format!("lab-sctp-{}", std::process::id()));
-    let mine_source = mine.with_extension("c");
-    std::fs::write(&mine_source, SOURCE)?;
-    let mut compiler = Command::new("cc");
-    compiler.args(["-O2", "-Wall", "-o"]).arg(&mine).arg(&mine_source).args(["-lusrsctp", "-lpthread"]);
-    let output = compiler.output().context("no C compiler: `apt-get install gcc`")?;
-    ensure!(output.status.success(), "cc: {}", String::from_utf8_lossy(&output.stderr).trim());
-    std::fs::rename(&mine, &program)?;
-    std::fs::rename(&mine_source, &source)?;
-    Ok(program)
 }

@@ -5,11 +5,13 @@ use std::time::Duration;
 use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::clock;
+use crate::job::frame_size;
 
 /// A source of messages at a steady rate from its first call on.
 #[derive(Debug)]
 pub(super) struct Source {
-    size: usize,
+    /// `None`: those of frames.
+    size: Option<usize>,
     rate: f64,
     count: u64,
     first: u64,
@@ -19,7 +21,12 @@ pub(super) struct Source {
 
 impl Source {
     pub(super) fn new(size: usize, rate: f64, count: u64) -> Self {
-        Self { size, rate, count, first: 0, next: 0, started: None }
+        Self { size: Some(size), rate, count, first: 0, next: 0, started: None }
+    }
+
+    /// Creates a source of frames.
+    pub(super) fn of_frames(rate: f64, count: u64) -> Self {
+        Self { size: None, ..Self::new(0, rate, count) }
     }
 
     /// Skips the messages before this one.
@@ -43,7 +50,7 @@ impl Source {
         } else {
             time = due;
         }
-        let message = message(self.next, time, self.size);
+        let message = message(self.next, time, self.size.unwrap_or_else(|| frame_size(self.next)));
         self.next += 1;
         Some(message)
     }

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use crate::clock;
-use crate::job::{BIN, Figures, HEADER, Job, Want};
+use crate::job::{BIN, Figures, HEADER, Job, Want, frame_size};
 
 /// Figures in the making.
 #[derive(Debug)]
@@ -21,18 +21,29 @@ impl Tally {
         Self { job: job.clone(), figures: Figures::default(), seen: HashSet::new(), part: Vec::new() }
     }
 
-    /// Records bytes of a byte stream, in order. Its messages have the same size and follow one another without
-    /// framing.
+    /// Records bytes of a byte stream, in order. Its messages follow one another without framing.
     pub(super) fn read(&mut self, bytes: &[u8]) {
         let now = clock::now();
         self.count(now, bytes.len());
-        let Job::Messages { size, .. } = self.job else { return };
-        self.part.extend_from_slice(bytes);
-        let whole = self.part.len() / size * size;
-        for at in (0..whole).step_by(size) {
-            self.note(now, at);
+        if matches!(self.job, Job::Bulk | Job::Transfer { .. }) {
+            return;
         }
-        self.part.drain(..whole);
+        self.part.extend_from_slice(bytes);
+        let mut at = 0;
+        while let Some(size) = self.size_at(at).filter(|size| at + size <= self.part.len()) {
+            self.note(now, at);
+            at += size;
+        }
+        self.part.drain(..at);
+    }
+
+    /// Returns the size of the message that begins there, once that is known.
+    fn size_at(&self, at: usize) -> Option<usize> {
+        match self.job {
+            Job::Messages { size, .. } => Some(size),
+            Job::Frames { .. } => Some(frame_size(u64::from_be_bytes(*self.part.get(at..)?.first_chunk()?))),
+            Job::Bulk | Job::Transfer { .. } => None,
+        }
     }
 
     /// Records a whole message.
@@ -69,7 +80,7 @@ impl Tally {
             Job::Bulk => false,
             Job::Transfer { bytes } => self.figures.bytes >= bytes,
             Job::Messages { count, want: Want::Newest, .. } => self.seen.contains(&(count - 1)),
-            Job::Messages { count, .. } => self.seen.len() as u64 >= count,
+            Job::Messages { count, .. } | Job::Frames { count, .. } => self.seen.len() as u64 >= count,
         }
     }
 
@@ -103,6 +114,24 @@ mod tests {
             assert_eq!(figures.bins.iter().map(|(_, bytes)| bytes).sum::<u64>(), 60);
             let found: Vec<_> = figures.messages.iter().map(|(number, sent, _)| (*number, *sent)).collect();
             assert_eq!(found, [(0, 0), (1, 1000), (2, 2000)]);
+        }
+    }
+
+    #[test]
+    fn frames_are_found_by_their_numbers() {
+        let frame = |number: u64| {
+            let mut frame = message(number);
+            frame.resize(frame_size(number), 0);
+            frame
+        };
+        let stream: Vec<u8> = (0..4).flat_map(frame).collect();
+        for cut in [1, 7, 1000, 100_000] {
+            let mut tally = Tally::new(&Job::Frames { rate: 1.0, count: 4, within: 150, one_way: 50 });
+            stream.chunks(cut).for_each(|chunk| tally.read(chunk));
+            assert!(tally.is_done());
+            let found: Vec<_> =
+                tally.into_figures().messages.iter().map(|(number, sent, _)| (*number, *sent)).collect();
+            assert_eq!(found, [(0, 0), (1, 1000), (2, 2000), (3, 3000)]);
         }
     }
 

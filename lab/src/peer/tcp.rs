@@ -126,7 +126,7 @@ pub(super) async fn connect(
     to: &str,
 ) -> anyhow::Result<TcpStream> {
     let socket = socket(protocol, congestion, from)?;
-    if matches!(job, Job::Messages { .. }) {
+    if matches!(job, Job::Messages { .. } | Job::Frames { .. }) {
         SockRef::from(&socket).set_tcp_notsent_lowat(NOT_SENT)?;
     }
     started()?;

@@ -7,11 +7,12 @@ use socket2::SockRef;
 use tokio::net::UdpSocket;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::pieces::{self, Pieces};
 use super::side::{ready, receive, send, started};
 use super::source::Source;
 use super::tally::Tally;
 use super::{Peer, Work};
-use crate::job::{Figures, HEADER, Job, Sent};
+use crate::job::{Figures, Job, Sent};
 
 /// Variable that sets the rate of bulk data, Mbit/s of payload.
 const RATE: &str = "LAB_UDP_MBPS";
@@ -38,7 +39,7 @@ impl Peer for Udp {
 
     fn settings(&self) -> String {
         format!(
-            "UDP of Linux {}: a datagram a message, receive buffer of 8 MiB; bulk data only at a rate given by {RATE}, in \
+            "UDP of Linux {}: a datagram a message, frames in datagrams of {BULK} bytes, receive buffer of 8 MiB; bulk data only at a rate given by {RATE}, in \
              datagrams of {BULK} bytes",
             super::tcp::kernel()
         )
@@ -53,6 +54,7 @@ impl Peer for Udp {
             Job::Bulk => rate().is_some(),
             Job::Transfer { .. } => false,
             Job::Messages { size, .. } => *size <= LONGEST,
+            Job::Frames { .. } => true,
         }
     }
 
@@ -62,7 +64,8 @@ impl Peer for Udp {
             // Without privilege, the system refuses more than its limit and keeps the default.
             SockRef::from(&socket).set_recv_buffer_size(BUFFER).ok();
             ready(&socket.local_addr()?.to_string())?;
-            receive(job, async |tally| take(&socket, tally).await).await
+            let frames = matches!(job, Job::Frames { .. }).then(Pieces::default);
+            receive(job, async |tally| take(&socket, frames, tally).await).await
         })
     }
 
@@ -73,10 +76,15 @@ impl Peer for Udp {
             socket.connect(to).await?;
             let mut source = source(job);
             while let Some(message) = source.next().await {
-                // A full queue of the device counts as loss.
-                if socket.send(&message).await.is_ok() {
-                    sent.bytes += message.len() as u64;
-                    sent.messages += 1;
+                sent.messages += 1;
+                let datagrams = match job {
+                    Job::Frames { .. } => pieces::cut(&message, BULK).collect(),
+                    _ => vec![message.clone()],
+                };
+                for datagram in datagrams {
+                    // A full queue of the device counts as loss.
+                    socket.send(&datagram).await.ok();
+                    sent.bytes += datagram.len() as u64;
                 }
             }
             loop {
@@ -97,11 +105,12 @@ fn rate() -> Option<f64> {
 fn source(job: &Job) -> Source {
     match *job {
         Job::Messages { size, rate, count, .. } => Source::new(size, rate, count),
+        Job::Frames { rate, count, .. } => Source::of_frames(rate, count),
         _ => Source::new(BULK, rate().unwrap_or(1.0) * 1e6 / 8.0 / BULK as f64, u64::MAX),
     }
 }
 
-async fn take(socket: &UdpSocket, tally: &mut Tally) -> anyhow::Result<()> {
+async fn take(socket: &UdpSocket, mut frames: Option<Pieces>, tally: &mut Tally) -> anyhow::Result<()> {
     let (mut buffer, mut ending) = (vec![0; 1 << 16], None);
     while !tally.is_done() {
         let next = socket.recv_from(&mut buffer);
@@ -111,8 +120,12 @@ async fn take(socket: &UdpSocket, tally: &mut Tally) -> anyhow::Result<()> {
         };
         let Ok(received) = received else { return Ok(()) };
         let (length, from) = received?;
-        if length >= HEADER {
-            tally.message(&buffer[..length]);
+        let datagram = &buffer[..length];
+        if datagram != END {
+            match &mut frames {
+                Some(frames) => drop(frames.take(datagram).map(|frame| tally.message(&frame))),
+                None => tally.message(datagram),
+            }
         } else {
             ending.get_or_insert(Instant::now() + SETTLE);
             socket.send_to(END, from).await?;

@@ -46,6 +46,8 @@ pub(super) enum Copies {
     Urgent,
     /// On every path.
     Redundant,
+    /// Without repair symbols.
+    Unrepaired,
 }
 
 /// Priority at which messages also take a second path, the session's default `urgent_priority`.
@@ -64,6 +66,7 @@ impl Copies {
             // The second path takes the place of repeats on one path.
             Self::Urgent => transport.repeats = Repeats::Fixed(0),
             Self::Redundant => transport.scheduler = Scheduling::Redundant,
+            Self::Unrepaired => transport.repair_budget = 0,
         }
     }
 
@@ -73,6 +76,7 @@ impl Copies {
             Self::Deadline => "deadline_budget 200 %",
             Self::Urgent => "repeats 0, messages at priority 200, which two paths carry",
             Self::Redundant => "scheduler Redundant",
+            Self::Unrepaired => "repair_budget 0",
         }
     }
 }
@@ -91,7 +95,7 @@ impl Peer for Whimbrel {
             "whimbrel {} with {:?}{}: windows of 32 MiB, patience of 5 minutes with silence and of 2 with the handshake, else \
              defaults; bulk in messages of 8 KiB, reliable and {}; a transfer is such messages in order, the \
              first with the handshake's third packet; messages in order are `rs`, each at once `ru`, the newest only `rs` by replace, \
-             within a time `ru` with that lifetime; where there are several links both sides are bound to no \
+             within a time, and frames, `ru` with that lifetime; where there are several links both sides are bound to no \
              address, and find theirs",
             version::of_crate("whimbrel"),
             self.congestion,
@@ -107,7 +111,7 @@ impl Peer for Whimbrel {
     fn can(&self, job: &Job) -> bool {
         match (self.sequenced, self.copies) {
             (true, _) => *job == Job::Bulk,
-            (_, Some(_)) => matches!(job, Job::Messages { .. }),
+            (_, Some(_)) => matches!(job, Job::Messages { .. } | Job::Frames { .. }),
             _ => true,
         }
     }
@@ -145,6 +149,11 @@ impl Peer for Whimbrel {
                 Job::Messages { size, rate, count, want } => {
                     mocket.established().await?;
                     self.send_messages(&mocket, Source::new(size, rate, count), want, sent).await?;
+                }
+                Job::Frames { rate, count, within, .. } => {
+                    mocket.established().await?;
+                    let frames = Source::of_frames(rate, count);
+                    self.send_messages(&mocket, frames, Want::Within(within), sent).await?;
                 }
             }
             // A close before the handshake is complete would discard what was sent.

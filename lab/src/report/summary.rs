@@ -10,6 +10,9 @@ const OURS: &str = "whimbrel";
 /// Name of the laboratory's own links.
 const LINK: &str = "link";
 
+/// The bytes of the same frames sent once.
+const FRAMES_ONCE: Times = Times::Row("no loss", "whimbrel-unrepaired");
+
 /// The main figure of an experiment.
 struct Headline {
     /// Name of the experiment.
@@ -315,6 +318,22 @@ const HEADLINES: &[Headline] = &[
             most("5 % loss", "bytes_ratio", 3.52),
             most("20 % loss", "p99_ms", 55.0),
             most("20 % loss", "bytes_ratio", 3.52),
+        ],
+    },
+    Headline {
+        experiment: "frames",
+        condition: "5 % loss",
+        peer: OURS,
+        metric: "in_time",
+        targets: &[
+            least("5 % loss", "in_time", 99.5),
+            most("5 % loss", "bytes_ratio", 1.35).times(FRAMES_ONCE),
+            least("2 % loss", "in_time", 99.5),
+            most("2 % loss", "bytes_ratio", 1.25).times(FRAMES_ONCE),
+            least("10 % loss", "in_time", 99.5),
+            most("10 % loss", "bytes_ratio", 1.7).times(FRAMES_ONCE),
+            least("bursts", "in_time", 99.5),
+            most("bursts", "bytes_ratio", 1.35).times(FRAMES_ONCE),
         ],
     },
     Headline {

@@ -21,7 +21,7 @@ pub trait Controller: Send + Debug {
     /// Handles a round trip measured by other means than a SACK: by the handshake or a path probe.
     fn on_rtt(&mut self, now: Time, rtt: Duration);
     /// Handles the sending of a packet of `size` wire bytes. By itself it changes neither window nor pacing rate.
-    fn on_sent(&mut self, now: Time, size: u64, in_flight_before: u64, app_limited: bool);
+    fn on_sent(&mut self, now: Time, size: u64, in_flight_before: u64);
     /// Handles a SACK that acknowledged something new.
     fn on_ack(&mut self, sample: &AckSample);
     /// Handles the loss of `lost` bytes, detected by a SACK (then called before its [`Self::on_ack`]) or by a timer.
@@ -77,8 +77,6 @@ pub struct AckSample {
     pub largest_sent_at: Time,
     /// Packets newly reported as marked by ECN.
     pub ecn_ce: u64,
-    /// Whether the sender has too little to send.
-    pub app_limited: bool,
 }
 
 /// The measurements of a path that are kept for a later connection.

@@ -146,7 +146,7 @@ impl Controller for Cubic {
         self.srtt.get_or_insert(rtt);
     }
 
-    fn on_sent(&mut self, _now: Time, _size: u64, _in_flight_before: u64, _app_limited: bool) {}
+    fn on_sent(&mut self, _now: Time, _size: u64, _in_flight_before: u64) {}
 
     fn on_ack(&mut self, sample: &AckSample) {
         self.srtt = Some(sample.srtt);
@@ -156,7 +156,7 @@ impl Controller for Cubic {
         }
         // A window that is not used says nothing about the path (RFC 9002 7.8).
         let used = sample.prior_in_flight.saturating_add(self.packet_size.saturating_mul(3));
-        if sample.app_limited && used < self.window {
+        if sample.rate.app_limited && used < self.window {
             return;
         }
         if self.window < self.threshold { self.slow_start(sample) } else { self.avoid_congestion(sample) }

@@ -33,7 +33,7 @@ impl Controller for Fixed {
         self.rtt = Some(rtt);
     }
 
-    fn on_sent(&mut self, _now: Time, _size: u64, _in_flight_before: u64, _app_limited: bool) {}
+    fn on_sent(&mut self, _now: Time, _size: u64, _in_flight_before: u64) {}
 
     fn on_ack(&mut self, sample: &AckSample) {
         self.rtt = Some(sample.srtt);

@@ -178,6 +178,7 @@ impl Connection {
             path.received.trim();
         }
         self.building.trim();
+        self.coding.trim();
         self.supply.ids.trim();
     }
 
@@ -244,6 +245,7 @@ impl Connection {
         if let Some((cause, reason)) = tell {
             self.prepare_farewell(now, cause, &reason);
         }
+        self.coding.trim();
         self.ending = Ending::Over { until: now + self.paths.drain_time() };
         self.opening = None;
         self.succession.end_dial();

@@ -23,6 +23,7 @@ use super::observe::events::Events;
 use super::observe::figures::Figures;
 use super::observe::observer::Observer;
 use super::packet::building::Building;
+use super::packet::coding::Coding;
 use super::paths::path::{Ends, Path};
 use super::paths::path_set::Paths;
 use super::paths::path_state::PathLifecycle;
@@ -74,6 +75,7 @@ pub struct Connection {
     pub(super) steering: Steering,
     pub(super) control: ControlQueue,
     pub(super) building: Building,
+    pub(super) coding: Coding,
     pub(super) activity: Activity,
     pub(super) ending: Ending,
     pub(super) farewell: Farewell,
@@ -138,6 +140,7 @@ impl Connection {
             steering: Steering::default(),
             control: ControlQueue::default(),
             building: Building::default(),
+            coding: Coding::default(),
             activity: Activity::new(now, config.idle_timeout),
             ending: Ending::default(),
             farewell: Farewell::default(),

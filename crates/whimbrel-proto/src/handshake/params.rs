@@ -33,20 +33,29 @@ pub struct Extensions {
     pub openings: bool,
     /// Streams from the 128th on begin with a quarter of the credit of the others.
     pub small_shares: bool,
+    /// Packets whose content is a source symbol, and repair symbols.
+    pub coding: bool,
 }
 
 impl Extensions {
     /// All features that this version accepts.
-    pub const OWN: Self = Self { openings: true, small_shares: true };
+    pub const OWN: Self = Self { openings: true, small_shares: true, coding: true };
     const OPENINGS: u64 = 1;
     const SMALL_SHARES: u64 = 2;
+    const CODING: u64 = 4;
 
     fn bits(self) -> u64 {
-        u64::from(self.openings) * Self::OPENINGS + u64::from(self.small_shares) * Self::SMALL_SHARES
+        u64::from(self.openings) * Self::OPENINGS
+            + u64::from(self.small_shares) * Self::SMALL_SHARES
+            + u64::from(self.coding) * Self::CODING
     }
 
     fn from_bits(bits: u64) -> Self {
-        Self { openings: bits & Self::OPENINGS != 0, small_shares: bits & Self::SMALL_SHARES != 0 }
+        Self {
+            openings: bits & Self::OPENINGS != 0,
+            small_shares: bits & Self::SMALL_SHARES != 0,
+            coding: bits & Self::CODING != 0,
+        }
     }
 }
 
@@ -308,7 +317,7 @@ mod tests {
             protocol in prop::collection::vec(any::<u8>(), 0..=255), credit in prop::array::uniform3(0..=VARINT_MAX),
             max_packet in 1200..=65_527u16, delay in 0..=1u64 << 24, idle in 1..=VARINT_MAX, cross_sequencing: bool,
             token: Option<[u8; 16]>, session: Option<[u8; 16]>, resume: Option<([u8; 16], u64, [u8; 32])>,
-            resumed in prop::option::of(0..4u8), openings: bool, small_shares: bool,
+            resumed in prop::option::of(0..4u8), openings: bool, small_shares: bool, coding: bool,
         ) -> Params {
             Params {
                 protocol: protocol.into(), max_stream_data: credit[0], max_streams: credit[1],
@@ -317,7 +326,7 @@ mod tests {
                 first_reset_token: token.map(ResetToken::new), session,
                 resume: resume.map(|(session, epoch, mac)| Proof { session, epoch, mac }),
                 resumed: resumed.and_then(Resumed::from_byte),
-                extensions: Extensions { openings, small_shares },
+                extensions: Extensions { openings, small_shares, coding },
             }
         }
     }

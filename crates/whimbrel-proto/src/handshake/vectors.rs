@@ -171,9 +171,9 @@ fn extensions(vectors: &mut Vectors) {
 
     vectors.section("EXTENSIONS in lists of parameters, and the bits that this version takes from them: as it writes them itself, and of later versions");
     for (name, list, taken) in [
-        ("of_this_version", list, 3),
-        ("with_unknown_bits", b"\x01\x01\x01\x10\x02\x4a\x35\x00".to_vec(), 1),
-        ("of_unknown_bits", b"\x01\x01\x01\x10\x04\x80\x00\xff\xfc\x00".to_vec(), 0),
+        ("of_this_version", list, 7),
+        ("with_unknown_bits", b"\x01\x01\x01\x10\x02\x4a\x35\x00".to_vec(), 5),
+        ("of_unknown_bits", b"\x01\x01\x01\x10\x04\x80\x00\xff\xf8\x00".to_vec(), 0),
     ] {
         vectors.bytes(&format!("extensions.{name}"), &list);
         vectors.bytes(&format!("extensions.{name}.taken"), [taken]);
@@ -181,7 +181,7 @@ fn extensions(vectors: &mut Vectors) {
             let read = Params::parse(side, list.clone().into()).unwrap();
             assert_eq!(
                 read.extensions,
-                Extensions { openings: taken & 1 != 0, small_shares: taken & 2 != 0 }
+                Extensions { openings: taken & 1 != 0, small_shares: taken & 2 != 0, coding: taken & 4 != 0 }
             );
         }
     }

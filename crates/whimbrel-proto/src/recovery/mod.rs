@@ -410,7 +410,6 @@ impl<I: Copy> Recovery<I> {
             rate: self.sampler.finish(now),
             largest_sent_at: told.newest.map_or(Time::ZERO, |newest| newest.sent_at),
             ecn_ce: newly_ce,
-            app_limited: false,
         };
         if was_blackout {
             // An outage must not count as a loss rate, since a path that is no longer used would keep it for ever.

@@ -35,7 +35,7 @@ impl Steered {
 
     /// Tells the controller that a packet is sent, which by itself changes neither window nor rate.
     pub(super) fn on_sent(&mut self, now: Time, size: u64, in_flight_before: u64) {
-        self.controller.on_sent(now, size, in_flight_before, false);
+        self.controller.on_sent(now, size, in_flight_before);
         debug_assert_eq!(
             (self.controller.window(), self.controller.pacing_rate()),
             (self.window, self.pacing_rate)

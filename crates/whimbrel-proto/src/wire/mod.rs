@@ -57,6 +57,8 @@ pub mod block {
     pub const SET_PRIMARY: u8 = 34;
     pub const SUSPEND: u8 = 35;
     pub const SUSPEND_ACK: u8 = 36;
+    pub const SOURCE: u8 = 37;
+    pub const REPAIR: u8 = 38;
     pub const FIRST_SKIPPABLE: u8 = 128;
 
     /// The name of a block type, for people.
@@ -93,6 +95,8 @@ pub mod block {
             SET_PRIMARY => "SET_PRIMARY",
             SUSPEND => "SUSPEND",
             SUSPEND_ACK => "SUSPEND_ACK",
+            SOURCE => "SOURCE",
+            REPAIR => "REPAIR",
             _ => "unknown",
         }
     }

@@ -8,6 +8,7 @@
 //! | early data: deliver it twice | `attacks::early_data_twice` |
 //! | credit: freeze a direction by not reading | `attacks::stalled_readers`, `attacks::unread_streams` |
 //! | reset tokens of another process of the same identity | `attacks::reset_oracle` |
+//! | source and repair symbols: lies, and memory | `attacks::symbols`, `a_decoder_takes_no_more_than_it_says`, `hostile_symbols_and_repairs_are_bounded` |
 //! | memory beyond what credit charges, and all of the budgets | `attacks::hoarders`, `attacks_memory` |
 //! | processor time for key agreements | `attacks::key_agreements`, `of_many_at_once_each_is_let_in_and_heard_once`, `known_peers_go_first_and_each_kind_in_its_order`, `strangers_leave_room_for_known_peers` |
 //! | the way back after a NAT has rebound, also for a server whose client resumed | `regression_a_server_asks_on_its_only_path_after_its_nat_rebound`, `a_nat_that_rebound_meanwhile_is_no_hindrance` |
@@ -41,5 +42,6 @@ mod replays;
 mod reset_oracle;
 mod revoked_key;
 mod stalled_readers;
+mod symbols;
 mod ticket_thief;
 mod unread_streams;

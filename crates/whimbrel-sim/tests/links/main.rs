@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod frames;
 mod late;
 mod silence;
 mod sparse;

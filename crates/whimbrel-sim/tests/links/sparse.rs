@@ -113,3 +113,21 @@ fn without_repeats_a_loss_costs_little_more_than_a_round_trip() {
         );
     }
 }
+
+/// Whoever connects and sends a second later should find the start of a connection, even if every packet of that second
+/// (the handshake and the search for the packet size) was alone and some were lost. They say nothing about the rate.
+#[test]
+fn a_second_with_nothing_to_send_ends_no_startup() {
+    for seed in 1..=100 {
+        let mut world = World::new(seed, transport(), ListenConfig::default());
+        let link: LinkConfig = "rate=10mbit,delay=30ms,queue=200ms,loss=10%".parse().unwrap();
+        let client = world.add_client(transport(), link.clone(), link);
+        let handle = world.connect(client);
+        world.run(secs(1.0));
+        let now = world.now();
+        let stats = world.peer(client, handle).connection.stats(now);
+        // Where the handshake itself takes longer there is no path yet.
+        let Some(path) = stats.paths.first() else { continue };
+        assert_eq!(path.congestion.phase, "startup", "seed {seed}: {:?}", path.congestion);
+    }
+}

@@ -134,6 +134,8 @@ pub struct Gauge {
     silenced: Option<u64>,
     /// When the last calm period was.
     calm_at: Time,
+    /// When a packet was last acknowledged that was sent while there was too little to send.
+    sated_at: Time,
     /// How long to wait for a calm period before a check, while packets are lost.
     patience: Duration,
 }
@@ -166,6 +168,7 @@ impl Gauge {
             sent: 0,
             silenced: None,
             calm_at: now,
+            sated_at: now,
             patience: PATIENCE,
         }
     }
@@ -225,7 +228,8 @@ impl Gauge {
             }
             // The check compares with the average arrival rate, which must have settled first.
             Phase::Cruise
-                if now.since(self.calm_at) > self.patience.max(self.base().saturating_mul(8))
+                if now.since(self.calm_at.max(self.sated_at))
+                    > self.patience.max(self.base().saturating_mul(8))
                     && self.losses.is_suspect() =>
             {
                 let before = self.arrivals.average();
@@ -266,6 +270,15 @@ impl Gauge {
         let packets = (math::volume(arriving, self.base()) / self.packet_size).max(1);
         let lost = self.losses.unexplained_ppm().min(900_000);
         (2 * lost * 1_000_000 / (1_000_000 - lost) / packets).isqrt().min(ONE)
+    }
+
+    /// Notes that there was too little to send. What arrives then depends on the application and not on the gain, so a
+    /// check would find that as much arrives as before, and call it overflow.
+    fn on_sated(&mut self, now: Time) {
+        self.sated_at = now;
+        if matches!(self.phase, Phase::Check(_)) {
+            self.phase = Phase::Cruise;
+        }
     }
 
     fn end_check(&mut self, now: Time, verdict: CheckResult) {
@@ -357,7 +370,7 @@ impl Controller for Gauge {
         self.delay.on_rtt(now, rtt);
     }
 
-    fn on_sent(&mut self, _now: Time, size: u64, _in_flight_before: u64, _app_limited: bool) {
+    fn on_sent(&mut self, _now: Time, size: u64, _in_flight_before: u64) {
         self.sent = self.sent.saturating_add(size);
     }
 
@@ -375,10 +388,13 @@ impl Controller for Gauge {
             self.losses.forget_recent();
         }
         self.losses.on_acked(sample.acked, self.packet_size);
+        if sample.rate.app_limited {
+            self.on_sated(sample.now);
+        }
         self.measure_rate(&sample.rate);
         if sample.rate.newest > self.round_end {
             self.round_end = sample.rate.sent;
-            self.end_round(sample.app_limited);
+            self.end_round(sample.rate.app_limited);
         }
         let period = self.delay.base().max(SHORTEST_RTT);
         if self.phase == Phase::Startup {

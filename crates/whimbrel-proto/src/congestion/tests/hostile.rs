@@ -43,7 +43,6 @@ fn any_sample(dice: &mut Dice, now: Time) -> AckSample {
         },
         largest_sent_at: Time::from_nanos(any(dice)),
         ecn_ce: any(dice),
-        app_limited: dice.permille(500),
     }
 }
 
@@ -62,7 +61,7 @@ fn controllers_survive_anything() {
                     now + any_span(&mut dice)
                 };
                 match dice.next() % 8 {
-                    0 => controller.on_sent(now, any(&mut dice), any(&mut dice), false),
+                    0 => controller.on_sent(now, any(&mut dice), any(&mut dice)),
                     1 => controller.on_loss(now, any(&mut dice), any(&mut dice), dice.permille(300)),
                     2 => controller.on_spurious_loss(now, any(&mut dice)),
                     3 => controller.on_restart(now),
@@ -146,7 +145,7 @@ fn little_to_send_does_not_slow_what_follows() {
         let now = Time::from_nanos(n * 10_000_000);
         let snapshot = sampler.on_sent(now, 0, 200);
         sampler.on_app_limited(200);
-        controller.on_sent(now, 200, 0, true);
+        controller.on_sent(now, 200, 0);
         let acked = now + rtt;
         sampler.on_acked(acked, now, 200, &snapshot);
         let mut sample = any_sample(&mut Dice(n), acked);
@@ -159,7 +158,7 @@ fn little_to_send_does_not_slow_what_follows() {
             largest_sent_at: now,
             ..sample
         };
-        controller.on_ack(&AckSample { ecn_ce: 0, app_limited: true, ..sample });
+        controller.on_ack(&AckSample { ecn_ce: 0, ..sample });
     }
     assert!(controller.pacing_rate() >= initial, "{controller:?}");
     assert!(controller.window() >= 32 * 1500);

@@ -133,7 +133,7 @@ impl Sender {
             (self.next_unit - 1).min(self.units - 1)
         });
         let snapshot = self.sampler.on_sent(now, self.in_flight, SIZE);
-        self.control.on_sent(now, SIZE, self.in_flight, false);
+        self.control.on_sent(now, SIZE, self.in_flight);
         self.pacer.on_sent(now, SIZE, self.control.pacing_rate());
         let number = self.next;
         self.next += 1;
@@ -187,7 +187,6 @@ impl Sender {
             rate: self.sampler.finish(now),
             largest_sent_at: sent_at,
             ecn_ce: 0,
-            app_limited: !self.has_data(),
         };
         self.control.on_ack(&sample);
         self.probe_at =

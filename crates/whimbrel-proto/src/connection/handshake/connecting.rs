@@ -248,6 +248,7 @@ impl Connection {
             small_shares: params.extensions.small_shares,
         });
         self.peer.max_packet = params.max_packet.into();
+        self.peer.reads_codes = params.extensions.coding;
         self.paths[Main].mtu.limit(self.peer.max_packet);
         self.activity.idle_timeout = self.config.idle_timeout.min(params.idle.max(Duration::from_secs(1)));
         if let Some(token) = params.first_reset_token {

@@ -13,6 +13,8 @@ pub(in crate::connection) struct Peer {
     pub(in crate::connection) protocol: Option<Box<Bytes>>,
     /// The longest packet the peer accepts, bytes.
     pub(in crate::connection) max_packet: u64,
+    /// Whether the peer takes SOURCE and REPAIR.
+    pub(in crate::connection) reads_codes: bool,
 }
 
 impl Peer {
@@ -24,6 +26,6 @@ impl Peer {
 
 impl Default for Peer {
     fn default() -> Self {
-        Self { confirmed: false, key: None, protocol: None, max_packet: u64::MAX }
+        Self { confirmed: false, key: None, protocol: None, max_packet: u64::MAX, reads_codes: false }
     }
 }

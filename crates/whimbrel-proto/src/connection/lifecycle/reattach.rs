@@ -42,6 +42,7 @@ impl Connection {
         if let Some(observer) = &mut self.observer {
             observer.on_detached(now, reason, keep);
         }
+        self.coding.trim();
         self.ending = Ending::Detached { until: now + keep };
         self.events.push_back(Event::Detached);
         let bytes = self.session.kept_bytes();

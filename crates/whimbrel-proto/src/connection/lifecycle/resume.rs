@@ -233,6 +233,7 @@ impl Connection {
         self.session = session.drawing_on(&self.budgets);
         self.succession.attachment = attachment;
         self.peer.key = Some(peer_key);
+        self.coding.trim();
         self.ending = Ending::Waiting { until: now + self.config.wait_time };
     }
 

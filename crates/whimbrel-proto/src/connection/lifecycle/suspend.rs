@@ -186,6 +186,7 @@ impl Connection {
         }
         self.prepare_suspend_ack(now, true);
         self.abandon_all(now);
+        self.coding.trim();
         self.ending = Ending::Waiting { until: now + self.config.wait_time };
         self.events.push_back(Event::PeerSuspended);
     }

@@ -27,6 +27,7 @@ impl Connection {
                 saved: self.session.saved(),
                 ..self.figures.deadlines.as_deref().copied().unwrap_or_default()
             },
+            coding: self.coding.stats(),
             silent_for: now.since(self.activity.received),
         }
     }

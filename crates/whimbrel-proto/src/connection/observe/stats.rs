@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use crate::PathId;
+use crate::coding::CodingStats;
 use crate::congestion::ControllerStats;
 use crate::connection::packet::copies::DeadlineStats;
 use crate::connection::paths::path::Path;
@@ -136,6 +137,8 @@ pub struct ConnectionStats {
     pub key_updates: u64,
     /// The cost and the benefit of the deadline rule.
     pub deadlines: DeadlineStats,
+    /// The cost and the benefit of repair symbols.
+    pub coding: CodingStats,
     /// How long ago the peer was last heard.
     pub silent_for: Duration,
 }

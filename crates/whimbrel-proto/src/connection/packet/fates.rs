@@ -25,7 +25,10 @@ impl Connection {
             (SentBlock::Session(Carried::Run { first, .. }), Fate::Acked)
                 if planted(Mutant::AcknowledgementDropped) && first % 8 == 5 => {}
             (SentBlock::Session(carried), Fate::Acked) => session.on_acked(now, carried),
-            (SentBlock::Session(carried), Fate::Lost) => session.on_lost(now, carried),
+            (SentBlock::Session(carried), Fate::Lost) => {
+                notes.lost_parts += u32::from(matches!(carried, Carried::Fragment { .. }));
+                session.on_lost(now, carried);
+            }
             (SentBlock::ControlBlock(block), Fate::Acked) => {
                 control.on_acked(*block);
                 notes.fin_ack_acked |= *block == ControlBlock::FinAck;
@@ -45,6 +48,7 @@ impl Connection {
 
     /// Applies to the path itself what the fates of its packets mean.
     pub(in crate::connection) fn take_notes(&mut self, now: Time, at: At, notes: Notes) {
+        self.coding.on_lost(now, notes.lost_parts);
         if let Some(largest) = notes.sack_acked {
             self.paths[at].received.on_sack_acked(largest);
         }

@@ -1,6 +1,8 @@
 //! Building and opening packets, and reporting their fates.
 
 pub(in crate::connection) mod building;
+mod coded;
+pub(in crate::connection) mod coding;
 pub(in crate::connection) mod copies;
 pub(in crate::connection) mod copying;
 pub(in crate::connection) mod fates;

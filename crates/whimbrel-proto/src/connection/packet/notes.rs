@@ -14,4 +14,6 @@ pub(in crate::connection) struct Notes {
     /// Packets newly acknowledged.
     pub(in crate::connection) acked: u64,
     pub(in crate::connection) fin_ack_acked: bool,
+    /// Parts of messages newly lost.
+    pub(in crate::connection) lost_parts: u32,
 }

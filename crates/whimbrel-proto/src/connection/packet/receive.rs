@@ -2,6 +2,7 @@
 
 use bytes::{Buf, BytesMut};
 
+use super::coding::is_of_session;
 use super::notes::Notes;
 use super::sacked::Sacked;
 use crate::connection::datagram::Datagram;
@@ -380,7 +381,7 @@ impl Connection {
         reader: &mut Reader,
         early: bool,
     ) -> Result<bool, PeerMisbehaved> {
-        let (mut eliciting, mut sacked) = (false, Sacked::default());
+        let (mut eliciting, mut sacked, mut coded) = (false, Sacked::default(), false);
         while !reader.is_empty() {
             let kind = reader.u8()?;
             if let Some(observer) = &mut self.observer {
@@ -391,23 +392,19 @@ impl Connection {
             }
             eliciting |= !matches!(kind, block::SACK | block::PADDING | block::RST | block::ERROR);
             match kind {
-                block::DATA
-                | block::SKIP
-                | block::SKIP_ACK
-                | block::MAX_STREAM_DATA
-                | block::MAX_STREAMS
-                | block::RESET
-                | block::STOP
-                | block::END
-                | block::TAKEN => self.session.handle_block(now, kind, reader, early)?,
+                _ if is_of_session(kind) => self.session.handle_block(now, kind, reader, early)?,
                 _ if early => {
                     return Err(PeerMisbehaved::new(
                         Cause::UnrecognizedBlock,
                         "block not allowed in early data",
                     ));
                 }
-                block::SACK => sacked.note(self.on_sack(now, path, reader)?)?,
                 block::PADDING => drop(reader.rest()),
+                _ if coded => {
+                    let what = "a block that is not the session's behind SOURCE";
+                    return Err(PeerMisbehaved::new(Cause::UnrecognizedBlock, what));
+                }
+                block::SACK => sacked.note(self.on_sack(now, path, reader)?)?,
                 block::KEEP_ALIVE => {}
                 block::PROBE => self.on_probe(path, reader.u64()?),
                 block::PROBE_ACK => self.on_probe_ack(now, path, reader.u64()?),
@@ -438,6 +435,11 @@ impl Connection {
                     }
                 }
                 block::TICKET => self.on_ticket(now, reader)?,
+                block::SOURCE => {
+                    self.on_source(reader)?;
+                    coded = true;
+                }
+                block::REPAIR => self.on_repair(reader)?,
                 block::FIRST_SKIPPABLE.. => {
                     let length = reader.varint()?;
                     reader.skip(length)?;
@@ -445,6 +447,7 @@ impl Connection {
                 _ => return Err(PeerMisbehaved::new(Cause::UnrecognizedBlock, "unknown block")),
             }
         }
+        self.take_recovered(now)?;
         Ok(eliciting)
     }
 

@@ -274,7 +274,12 @@ impl Connection {
         let waits = self.session.wants_to_send() || !self.control.is_empty();
         self.building.on_waiting(waits);
         let echoes = established && !self.paths[at].echoes.is_empty();
-        let mut wanted = self.paths[at].pulse.is_answer_wanted() || echoes || data && waits;
+        let repair = self.coding.due(waits).filter(|_| data && established);
+        if let Some(due) = repair.filter(|due| *due > now) {
+            self.paths[at].pace_until(due);
+        }
+        let repair = repair.is_some_and(|due| due <= now);
+        let mut wanted = self.paths[at].pulse.is_answer_wanted() || echoes || repair || data && waits;
         if !wanted && permit == Permit::Now {
             self.paths[at].recovery.on_app_limited();
             wanted = data && self.double(now, at);
@@ -352,6 +357,14 @@ impl Connection {
             // the first one's size.
             end -= (end - body) % CIPHER_BLOCK as usize;
         }
+        if occasion == Occasion::Data
+            && data
+            && self.keys.is_some()
+            && self.coding.due(self.session.wants_to_send()).is_some_and(|due| due <= now)
+            && self.write_repair(now, &mut Writer::new(out, end))
+        {
+            return true;
+        }
         // The peer waits for answers to its challenges, so they have room however much there is to report of other
         // paths.
         let mut writer = Writer::new(out, end - self.paths[at].answers.room().min(end - body));
@@ -386,6 +399,9 @@ impl Connection {
             self.building.on_data(self.session.has_lost());
             let mends = self.mender() == Some(at);
             if !full {
+                let reserved = if mends { 0 } else { self.coding_reserve(now) };
+                let mark = writer.len();
+                let mut writer = Writer::new(out, end - reserved.min(end - mark));
                 let session = &mut self.session;
                 self.building.carry(|carried| {
                     if mends {
@@ -395,8 +411,10 @@ impl Connection {
                     }
                 });
                 self.echo(now, at);
+                self.code(now, at, out, mark, reserved);
             }
         }
+        let mut writer = Writer::new(out, end);
         if occasion == Occasion::Probe && writer.len() == sack_end {
             writer.u8(block::KEEP_ALIVE);
             self.building.add(SentBlock::ControlBlock(ControlBlock::KeepAlive));

@@ -112,8 +112,11 @@ impl Held {
             return false;
         }
         let step = self.missing(total);
-        let fair = self.taken + step <= room(&self.budget);
-        let grown = step == 0 || fair && self.budget.take(step);
+        let (fair, short) =
+            (room(&self.budget).saturating_sub(self.taken), total.saturating_sub(ASSURED + self.drawn()));
+        // The last step is as long as what is left.
+        let step = step.min(fair).min(self.budget.free());
+        let grown = short == 0 || step >= short && self.budget.take(step);
         self.taken += if grown { step } else { 0 };
         grown
     }
@@ -250,6 +253,18 @@ mod tests {
         assert!(account(&budget).grow(ASSURED + 1, u64::MAX), "{} free", budget.free() / STEP);
         drop(greedy);
         assert_eq!(budget.used(), 0);
+    }
+
+    /// What a session may have is not refused for being less than a whole step.
+    #[test]
+    fn the_last_step_is_as_long_as_what_is_left() {
+        let budget = Budget::new(8 * STEP + STEP / 2 * PART);
+        let mut held = account(&budget);
+        assert!(held.grow(ASSURED + STEP, u64::MAX));
+        let most = room(&budget);
+        assert!(most > STEP && most < 2 * STEP);
+        assert!(!held.grow(ASSURED + most + 1, u64::MAX) && held.grow(ASSURED + most, u64::MAX));
+        assert_eq!(budget.used(), most);
     }
 
     #[test]

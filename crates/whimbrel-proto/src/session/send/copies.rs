@@ -23,6 +23,11 @@ impl Session {
         std::mem::take(&mut self.retransmit.special)
     }
 
+    /// Takes the first end of a lifetime of the messages whose parts were sent since the last call.
+    pub(crate) fn take_expiring_parts(&mut self) -> Option<Time> {
+        self.retransmit.expiring_parts.take()
+    }
+
     /// Marks messages of `carried` for copies if a retransmission, which takes `recovery`, would come too late for
     /// their lifetime. Of these, urgent messages are always marked, others while `afford` accepts the bytes that their
     /// copies cost. Messages in parts are not marked: one that fills packets would use a whole budget.

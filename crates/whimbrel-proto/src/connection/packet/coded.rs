@@ -1,0 +1,71 @@
+//! Coding of a connection's packets: what is coded, and what is done with what was recovered.
+
+use super::coding::{Plan, is_of_session};
+use crate::coding::Recovered;
+use crate::connection::paths::path_set::At;
+use crate::connection::state::Connection;
+use crate::wire::{Malformed, Reader, Writer, block};
+use crate::{Cause, PeerMisbehaved, Time};
+
+impl Connection {
+    pub(in crate::connection) fn on_source(&mut self, reader: &mut Reader) -> Result<(), Malformed> {
+        self.coding.on_source(reader, &self.budgets.memory)
+    }
+
+    pub(in crate::connection) fn on_repair(&mut self, reader: &mut Reader) -> Result<(), Malformed> {
+        self.coding.on_repair(reader, &self.budgets.memory)
+    }
+
+    /// Returns how many bytes the next packet leaves for coding it.
+    pub(in crate::connection) fn coding_reserve(&self, now: Time) -> usize {
+        self.coding.reserve(now).unwrap_or(0)
+    }
+
+    /// Makes what was written of the session from `mark` on a source symbol, if it is of a message that could not be
+    /// retransmitted in time. `reserved`: what was left for that.
+    pub(in crate::connection) fn code(
+        &mut self,
+        now: Time,
+        at: At,
+        out: &mut Vec<u8>,
+        mark: usize,
+        reserved: usize,
+    ) {
+        let Some(expires) = self.session.take_expiring_parts() else { return };
+        let recovery = &self.paths[at].recovery;
+        let half = recovery.rtt.smoothed() / 2;
+        let left = expires.since(now);
+        if !self.peer.reads_codes || self.config.repair_budget == 0 || left >= recovery.rtt.deadline() + half
+        {
+            return;
+        }
+        let plan =
+            Plan { left, half, loss: recovery.loss(), most: f64::from(self.config.repair_budget) / 100.0 };
+        self.coding.code(now, &plan, out, mark, reserved);
+    }
+
+    /// Writes a repair symbol that is due. Returns false if there is none, or no room for it.
+    pub(in crate::connection) fn write_repair(&mut self, now: Time, writer: &mut Writer<'_>) -> bool {
+        self.coding.write_repair(now, writer)
+    }
+
+    /// Handles the source symbols that were recovered, as if their packets had come.
+    pub(in crate::connection) fn take_recovered(&mut self, now: Time) -> Result<(), PeerMisbehaved> {
+        for Recovered { symbol, .. } in self.coding.take_recovered() {
+            let mut reader = Reader::new(symbol.into());
+            while !reader.is_empty() {
+                match reader.u8()? {
+                    block::PADDING => drop(reader.rest()),
+                    kind if is_of_session(kind) => {
+                        self.session.handle_block(now, kind, &mut reader, false)?
+                    }
+                    _ => {
+                        let what = "a block that is not the session's in a source symbol";
+                        return Err(PeerMisbehaved::new(Cause::UnrecognizedBlock, what));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
