@@ -89,8 +89,9 @@ pub struct TransportConfig {
     /// of the session's `urgent_priority` are exempt. Messages longer than a packet have no copies.
     pub deadline_budget: u16,
     /// The most that may be sent to repair losses of such messages if they are longer than a packet, in percent of
-    /// their bytes. Default: 60. How much is sent follows the loss: some 34 % at 5 %, 52 % at 10 %. 0: nothing; a message in
-    /// parts whose lifetime is shorter than a retransmission is lost with any of its packets.
+    /// their bytes. Default: 60. How much is sent follows the loss: some 34 % at 5 %, 52 % at 10 %. Up to 100 % are
+    /// sent for messages of the session's `urgent_priority`. 0: nothing; a message in parts whose lifetime is shorter than
+    /// a retransmission is lost with any of its packets.
     pub repair_budget: u16,
     /// How often an unused path is probed while others are in use. Default: 1 s. Shorter: a failure of the path is
     /// noticed sooner. Longer: a radio sleeps longer. When nothing is sent on any path, it stretches to `keep_alive`.

@@ -40,6 +40,9 @@ impl Lab {
             eprintln!("{package} is missing: {reason}");
         }
         tools::sctp();
+        if self.wants(&["frames"]) {
+            tools::srt();
+        }
         if self.wants(&["cross-check"]) {
             tools::rattan();
         }

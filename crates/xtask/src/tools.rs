@@ -52,9 +52,20 @@ fn package(name: &str, there: impl Fn() -> bool) -> Result<(), String> {
 /// The package that SCTP, one of the laboratory's peers, is built with, and a file that shows that it is installed.
 const SCTP: (&str, &str) = ("libusrsctp-dev", "/usr/include/usrsctp.h");
 
+/// The package with SRT's library, and a file that it installs.
+const SRT: (&str, &str) = ("libsrt-openssl-dev", "/usr/include/srt/srt.h");
+
 /// Installs the package for SCTP, as root on Debian. Without it, the laboratory's report lacks that peer.
 pub(crate) fn sctp() {
-    let (package, header) = SCTP;
+    library(SCTP);
+}
+
+/// Installs the package for SRT in the same way.
+pub(crate) fn srt() {
+    library(SRT);
+}
+
+fn library((package, header): (&str, &str)) {
     if is_root() && !Path::new(header).exists() && works(program("apt-get", &["--version"])) {
         let outcome = install(package);
         if !Path::new(header).exists() {

@@ -158,6 +158,11 @@ impl<I: Copy> Recovery<I> {
         self.sent.lost_at(now)
     }
 
+    /// Returns how many packets were acknowledged after they counted as lost.
+    pub(crate) fn spurious_packets(&self) -> u64 {
+        self.counters.spurious_packets
+    }
+
     pub(crate) fn counters(&self) -> PathCounters {
         PathCounters { left_out: self.counters.left_out + self.sent.left_out(), ..self.counters }
     }

@@ -36,15 +36,22 @@ fn sizes(count: usize) -> Vec<usize> {
     (0..count).map(|_| draw(&mut dice)).collect()
 }
 
-/// The link's rate and round trip, and the frames' lifetime in seconds.
+/// The link's rate and round trip, and the frames' lifetime in seconds and priority.
 struct Video {
     mbit: f64,
     rtt: f64,
     lifetime: f64,
+    priority: u8,
+}
+
+impl Default for Video {
+    fn default() -> Self {
+        Self { mbit: 10.0, rtt: 100.0, lifetime: LIFETIME, priority: 100 }
+    }
 }
 
 fn run(seed: u64, hazard: &str, repair_budget: u16, seconds: f64) -> Frames {
-    run_on(&Video { mbit: 10.0, rtt: 100.0, lifetime: LIFETIME }, seed, hazard, repair_budget, seconds)
+    run_on(&Video::default(), seed, hazard, repair_budget, seconds)
 }
 
 fn run_on(video: &Video, seed: u64, hazard: &str, repair_budget: u16, seconds: f64) -> Frames {
@@ -74,6 +81,7 @@ fn run_on(video: &Video, seed: u64, hazard: &str, repair_budget: u16, seconds: f
         payload.resize(*size, 7);
         let mut outgoing = Outgoing::new(StreamId(0), Service::UnreliableUnsequenced, payload.into());
         outgoing.lifetime = Some(secs(video.lifetime));
+        outgoing.priority = video.priority;
         let now = world.now();
         if frame >= SETTLED {
             let stats = world.peer(client, handle).connection.stats(now);
@@ -154,7 +162,7 @@ fn frames_on_other_links() {
     println!("Mbit/s, round trip in ms, losses: in time (worst seed) at times the bytes");
     for (mbit, rtt) in [(10.0, 100.0), (3.0, 100.0), (30.0, 100.0), (10.0, 60.0), (10.0, 200.0), (5.0, 400.0)]
     {
-        let link = Video { mbit, rtt, lifetime: rtt * 1.5 / 1e3 };
+        let link = Video { mbit, rtt, lifetime: rtt * 1.5 / 1e3, ..Video::default() };
         let once = run_on(&link, 1, "", 0, SECONDS);
         for hazard in [
             ",loss=1%",
@@ -182,4 +190,29 @@ fn frames_on_other_links() {
             );
         }
     }
+}
+
+/// A longer burst takes more of the window with it, so more is sent against the next one.
+#[test]
+fn repair_symbols_follow_the_length_of_bursts() {
+    let video = Video::default();
+    let run = |hazard, budget| run_on(&video, 7, hazard, budget, 60.0);
+    let short = run(",outage=4990ms/10ms", 60);
+    let long = run(",outage=4960ms/40ms", 60);
+    let bare = run(",outage=4960ms/40ms", 0);
+    println!(
+        "{} and {} repair symbols; {:.4} and {:.4} in time",
+        short.repairs, long.repairs, long.in_time, bare.in_time
+    );
+    assert!(long.repairs > short.repairs * 3 / 2);
+    assert!(1.0 - long.in_time < (1.0 - bare.in_time) * 3.0 / 4.0);
+}
+
+/// The budget bounds what is sent for ordinary messages only.
+#[test]
+fn urgent_frames_are_repaired_beyond_the_budget() {
+    let run = |priority| run_on(&Video { priority, ..Video::default() }, 7, ",loss=10%", 10, 20.0);
+    let [ordinary, urgent] = [100, 200].map(run);
+    println!("{:.4} and {:.4} in time", ordinary.in_time, urgent.in_time);
+    assert!(ordinary.in_time < 0.9 && urgent.in_time > 0.99);
 }

@@ -7,6 +7,9 @@ use crate::connection::state::Connection;
 use crate::wire::{Malformed, Reader, Writer, block};
 use crate::{Cause, PeerMisbehaved, Time};
 
+/// The most repair symbols for each source symbol of urgent messages, whatever the budget.
+const MOST_URGENT: f64 = 1.0;
+
 impl Connection {
     pub(in crate::connection) fn on_source(&mut self, reader: &mut Reader) -> Result<(), Malformed> {
         self.coding.on_source(reader, &self.budgets.memory)
@@ -31,7 +34,7 @@ impl Connection {
         mark: usize,
         reserved: usize,
     ) {
-        let Some(expires) = self.session.take_expiring_parts() else { return };
+        let Some((expires, urgent)) = self.session.take_expiring_parts() else { return };
         let recovery = &self.paths[at].recovery;
         let half = recovery.rtt.smoothed() / 2;
         let left = expires.since(now);
@@ -39,8 +42,9 @@ impl Connection {
         {
             return;
         }
-        let plan =
-            Plan { left, half, loss: recovery.loss(), most: f64::from(self.config.repair_budget) / 100.0 };
+        let budget = f64::from(self.config.repair_budget) / 100.0;
+        let most = if urgent { budget.max(MOST_URGENT) } else { budget };
+        let plan = Plan { left, half, loss: recovery.loss(), most };
         self.coding.code(now, &plan, out, mark, reserved);
     }
 

@@ -10,16 +10,21 @@ use crate::wire::{Malformed, Reader, Writer, block, varint_len};
 /// For so long after such a message, packets leave room for the head of a source symbol.
 const ARMED: Duration = Duration::from_secs(1);
 /// So long a burst of losses is remembered.
-const REMEMBERED: Duration = Duration::from_secs(30);
+const REMEMBERED: Duration = Duration::from_secs(15);
 /// So many packets lost at once are a burst.
 const BURST: u32 = 4;
+/// Losses detected within this time of each other are of one burst.
+const ONE_BURST: Duration = Duration::from_millis(5);
 /// The repair symbols for each source symbol if nothing was lost lately.
 const LEAST: f64 = 0.05;
-/// The repair symbols for each source symbol where little is lost, and how many more for each lost one.
+/// The repair symbols for each source symbol where little is lost, and how many more for each lost one, beside those that
+/// stand in for it.
 const BASE: f64 = 0.16;
-const PER_LOSS: f64 = 3.6;
-/// The repair symbols for each source symbol after a burst.
-const AGAINST_BURSTS: f64 = 0.35;
+const PER_LOSS: f64 = 2.6;
+/// These are for a window of so many source symbols. Over fewer, the number of losses varies more.
+const USUAL_WINDOW: f64 = 18.0;
+/// The repair symbols for each source symbol that a burst like the longest would take: some of them are lost in it, too.
+const PER_BURST: f64 = 1.15;
 /// Repair symbols wait behind data for this part of the time in which they are of use.
 const LATEST_SHARE: f64 = 3.0;
 /// The most repair symbols that wait.
@@ -46,10 +51,46 @@ struct State {
     next: Time,
     spacing: Duration,
     armed_until: Time,
-    /// There was a burst, and there may be more until then.
-    bursts_until: Time,
+    bursts: Bursts,
     recovered: Vec<Recovered>,
     stats: CodingStats,
+}
+
+/// The bursts of losses lately.
+#[derive(Debug, Default)]
+struct Bursts {
+    /// The packets lost in the longest one before the latest. There may be more until then.
+    longest: u32,
+    until: Time,
+    /// Those lost in the latest run, and when the last of them was detected.
+    run: u32,
+    run_at: Time,
+}
+
+impl Bursts {
+    fn on_lost(&mut self, now: Time, packets: u32) {
+        if now > self.run_at + ONE_BURST {
+            self.longest = self.longest(now);
+            self.run = 0;
+        }
+        self.run = self.run.saturating_add(packets);
+        self.run_at = now;
+        if self.run >= BURST {
+            self.until = now + REMEMBERED;
+        }
+    }
+
+    /// Notes that packets had not been lost: they were late.
+    fn on_spurious(&mut self, packets: u64) {
+        self.run = self.run.saturating_sub(packets.try_into().unwrap_or(u32::MAX));
+    }
+
+    fn longest(&self, now: Time) -> u32 {
+        if self.until <= now {
+            return 0;
+        }
+        self.longest.max(if self.run >= BURST { self.run } else { 0 })
+    }
 }
 
 /// A decoder with the memory that it may take.
@@ -100,12 +141,13 @@ impl Coding {
         }
     }
 
-    /// Notes that packets with parts of messages were lost at once.
-    pub(in crate::connection) fn on_lost(&mut self, now: Time, packets: u32) {
-        if let Some(state) = &mut self.0
-            && packets >= BURST
-        {
-            state.bursts_until = now + REMEMBERED;
+    /// Notes how many packets with parts of messages were lost at once, and how many packets had not been lost after all.
+    pub(in crate::connection) fn on_lost(&mut self, now: Time, packets: u32, spurious: u64) {
+        if let Some(state) = &mut self.0 {
+            state.bursts.on_spurious(spurious);
+            if packets > 0 {
+                state.bursts.on_lost(now, packets);
+            }
         }
     }
 
@@ -158,8 +200,10 @@ impl Coding {
         }
         let useful = left.saturating_sub(half);
         let number = state.encoder.push(now, useful, &out[mark..]);
-        let random = if loss > 0.0 { BASE + PER_LOSS * loss } else { LEAST };
-        let bursts = if state.bursts_until > now { AGAINST_BURSTS } else { 0.0 };
+        let window = state.encoder.len().max(1) as f64;
+        let random =
+            if loss > 0.0 { loss + (BASE + PER_LOSS * loss) * (USUAL_WINDOW / window).sqrt() } else { LEAST };
+        let bursts = PER_BURST * f64::from(state.bursts.longest(now)) / window;
         let random = random.min(most);
         let bursts = (bursts.min(most) - random).max(0.0);
         if state.owed < 1.0 {

@@ -48,7 +48,7 @@ impl Connection {
 
     /// Applies to the path itself what the fates of its packets mean.
     pub(in crate::connection) fn take_notes(&mut self, now: Time, at: At, notes: Notes) {
-        self.coding.on_lost(now, notes.lost_parts);
+        self.coding.on_lost(now, notes.lost_parts, notes.spurious);
         if let Some(largest) = notes.sack_acked {
             self.paths[at].received.on_sack_acked(largest);
         }

@@ -16,4 +16,6 @@ pub(in crate::connection) struct Notes {
     pub(in crate::connection) fin_ack_acked: bool,
     /// Parts of messages newly lost.
     pub(in crate::connection) lost_parts: u32,
+    /// Packets acknowledged after they counted as lost.
+    pub(in crate::connection) spurious: u64,
 }

@@ -485,10 +485,12 @@ impl Connection {
         let mut notes = Notes::default();
         let (session, control) = (&mut self.session, &mut self.control);
         let way = if on == id { SackPath::Own } else { SackPath::Other };
+        let spurious = self.paths[at].recovery.spurious_packets();
         let packets = self.paths[at].recovery.on_sack(now, sack, way, |fate, item| {
             Self::settle(now, fate, item, session, control, &mut notes);
         })?;
         notes.acked = packets;
+        notes.spurious = self.paths[at].recovery.spurious_packets() - spurious;
         if self.paths[at].proven_there.on_sack(sack) {
             self.on_proven_there(now);
         }

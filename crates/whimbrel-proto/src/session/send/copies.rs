@@ -23,8 +23,9 @@ impl Session {
         std::mem::take(&mut self.retransmit.special)
     }
 
-    /// Takes the first end of a lifetime of the messages whose parts were sent since the last call.
-    pub(crate) fn take_expiring_parts(&mut self) -> Option<Time> {
+    /// Takes the first end of a lifetime of the messages whose parts were sent since the last call, and whether one of
+    /// them is urgent.
+    pub(crate) fn take_expiring_parts(&mut self) -> Option<(Time, bool)> {
         self.retransmit.expiring_parts.take()
     }
 

@@ -329,7 +329,7 @@ impl Session {
         };
         let Some(item) = domain.get(number).expected("a message in parts") else { return Flow::Go };
         let head = head_of(domain, &self.accounting, id, number, item, offset);
-        let expires = item.expires;
+        let (expires, priority) = (item.expires, item.priority);
         let rest = &item.payload[offset as usize..];
         let (taken, flow) = write_part(head, rest, rest.len(), length, out);
         if taken == 0 {
@@ -340,8 +340,9 @@ impl Session {
         }
         carried.push(Carried::Fragment { key, number, offset, len: taken });
         if expires != Time::MAX {
-            let first = self.retransmit.expiring_parts.unwrap_or(Time::MAX).min(expires);
-            self.retransmit.expiring_parts = Some(first);
+            let urgent = priority >= self.config.urgent_priority;
+            let before = self.retransmit.expiring_parts.unwrap_or((Time::MAX, false));
+            self.retransmit.expiring_parts = Some((before.0.min(expires), before.1 | urgent));
         }
         if offset + u64::from(taken) == u64::from(length) {
             self.outbox.lane_mut(lane).partial = None;

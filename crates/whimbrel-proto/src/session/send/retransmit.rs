@@ -33,8 +33,9 @@ pub(in crate::session) struct Retransmit {
     pub(in crate::session) packet: u64,
     /// Whether messages were begun that are urgent or have a lifetime.
     pub(in crate::session) special: bool,
-    /// The first end of a lifetime of the messages whose parts were sent since this was taken.
-    pub(in crate::session) expiring_parts: Option<Time>,
+    /// The first end of a lifetime of the messages whose parts were sent since this was taken, and whether one of them is
+    /// urgent.
+    pub(in crate::session) expiring_parts: Option<(Time, bool)>,
     /// Number of extra copies for messages that could not be retransmitted in time. 0: there are no such messages.
     pub(in crate::session) pressed: u8,
     /// Runs with such messages, kept to find out whether the copies were useful.
