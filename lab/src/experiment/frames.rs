@@ -16,8 +16,8 @@ const QUICK_SPAN: f64 = 10.0;
 const RATE: f64 = 30.0;
 const WITHIN: u64 = 150;
 const ONE_WAY: u64 = 50;
-/// What the reader's own timers may add, ms.
-const GRACE: u64 = 5;
+/// What timers may add, ms. A receiver that holds frames until their time, as SRT's does, is late by its own timers and those of the link.
+const GRACE: u64 = 15;
 /// Each condition, and what it adds to the link.
 const LOSSES: [(&str, &str); 5] = [
     ("no loss", ""),
@@ -59,7 +59,7 @@ impl Experiment for Frames {
             title: "Frames that cannot wait",
             source: "the goals of hard links: 30 frames a second, worthless after 150 ms, over a round trip of 100 ms",
             measured: "The caller sends 30 frames a second for 60 s. Each has 8 to 30 KB, with a median of 15 KB, which makes 4 of \
-                       10 Mbit/s. A frame is in time if all of it is at the reader within 150 ms of the send call, and 5 ms for the \
+                       10 Mbit/s. A frame is in time if all of it is at the reader within 150 ms of the send call, and 15 ms for the \
                        timers of reader and sender. Losses are in both directions, at random, or all packets of 20 ms are lost every 5 s. Bytes are \
                        IP bytes from caller to server over payload bytes. Latency is that of the frames that arrived whole.",
             why: "A lost packet is known after a round trip and sent again over half of one, so it arrives 50 ms after the frame's time. \
@@ -84,11 +84,7 @@ impl Experiment for Frames {
             let Job::Frames { count, .. } = job else { anyhow::bail!("the job is not frames") };
             let (latencies, mut metrics) = (flow.latencies(), Metrics::default());
             anyhow::ensure!(!latencies.is_empty(), "no frame arrived");
-            anyhow::ensure!(
-                flow.sent.messages == count,
-                "{} of {count} frames were sent",
-                flow.sent.messages
-            );
+            // Frames that a peer had not sent by the end of the trial count as late.
             let late = flow.figures.late(count, (WITHIN + GRACE) * 1_000_000);
             metrics.set("in_time", 100.0 * (count - late) as f64 / count as f64);
             let payload: usize = (0..count).map(crate::job::frame_size).sum();
