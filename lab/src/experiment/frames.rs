@@ -16,7 +16,8 @@ const QUICK_SPAN: f64 = 10.0;
 const RATE: f64 = 30.0;
 const WITHIN: u64 = 150;
 const ONE_WAY: u64 = 50;
-/// What timers may add, ms. A receiver that holds frames until their time, as SRT's does, is late by its own timers and those of the link.
+/// Allowance for timers, ms. A receiver that holds frames until their time, as SRT's does, is late by its own timers and
+/// the link's.
 const GRACE: u64 = 15;
 /// Each condition, and what it adds to the link.
 const LOSSES: [(&str, &str); 5] = [

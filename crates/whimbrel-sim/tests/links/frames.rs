@@ -188,6 +188,7 @@ fn frames_on_other_links() {
                 bytes as f64 / count / once.bytes as f64,
                 bare / count
             );
+            assert!(in_time > bare, "repair symbols do not help");
         }
     }
 }

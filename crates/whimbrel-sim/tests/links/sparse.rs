@@ -114,7 +114,7 @@ fn without_repeats_a_loss_costs_little_more_than_a_round_trip() {
     }
 }
 
-/// Whoever connects and sends a second later should find the start of a connection, even if every packet of that second
+/// A program that connects and sends a second later should find a fresh connection, even if every packet of that second
 /// (the handshake and the search for the packet size) was alone and some were lost. They say nothing about the rate.
 #[test]
 fn a_second_with_nothing_to_send_ends_no_startup() {

@@ -59,7 +59,7 @@ struct State {
 /// The bursts of losses lately.
 #[derive(Debug, Default)]
 struct Bursts {
-    /// The packets lost in the longest one before the latest. There may be more until then.
+    /// The packets lost in the longest one before the latest run, and until when more such bursts are expected.
     longest: u32,
     until: Time,
     /// Those lost in the latest run, and when the last of them was detected.
@@ -75,7 +75,8 @@ impl Bursts {
         }
         self.run = self.run.saturating_add(packets);
         self.run_at = now;
-        if self.run >= BURST {
+        // Short bursts do not keep the memory of a long one.
+        if self.run >= BURST.max(self.longest(now) / 2) {
             self.until = now + REMEMBERED;
         }
     }
@@ -287,4 +288,48 @@ pub(in crate::connection) fn read_repair(reader: &mut Reader) -> Result<Repair, 
     let (first, count) = (reader.varint()?, reader.varint()?);
     let key = u16::from_be_bytes(reader.array()?);
     Ok(Repair { first, count, key, sum: reader.rest().to_vec() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn losses_close_together_are_one_burst_and_few_are_none() {
+        let (mut bursts, start) = (Bursts::default(), Time::ZERO + SECOND);
+        for step in 0..10 {
+            bursts.on_lost(start + ONE_BURST * step, 1);
+        }
+        assert_eq!(bursts.longest(start + SECOND), 10);
+        bursts.on_lost(start + SECOND, BURST - 1);
+        assert_eq!(bursts.longest(start + SECOND), 10);
+        assert_eq!(bursts.longest(start + ONE_BURST * 9 + REMEMBERED), 0);
+    }
+
+    #[test]
+    fn packets_that_were_late_are_no_burst() {
+        let (mut bursts, start) = (Bursts::default(), Time::ZERO + SECOND);
+        bursts.on_lost(start, 6);
+        assert_eq!(bursts.longest(start), 6);
+        bursts.on_spurious(1);
+        assert_eq!(bursts.longest(start), 5);
+        bursts.on_spurious(4);
+        assert_eq!(bursts.longest(start + MS), 0);
+    }
+
+    #[test]
+    fn short_bursts_do_not_keep_the_memory_of_a_long_one() {
+        let (mut bursts, start) = (Bursts::default(), Time::ZERO + SECOND);
+        bursts.on_lost(start, 40);
+        for second in 1..30 {
+            bursts.on_lost(start + SECOND * second, BURST);
+        }
+        assert_eq!(bursts.longest(start + SECOND * 30), BURST);
+        bursts.on_lost(start + SECOND * 30, 40);
+        bursts.on_lost(start + SECOND * 40, 20);
+        assert_eq!(bursts.longest(start + SECOND * 50), 40);
+    }
 }

@@ -255,7 +255,7 @@ mod tests {
         assert_eq!(budget.used(), 0);
     }
 
-    /// What a session may have is not refused for being less than a whole step.
+    /// A need that the session's part covers is not refused because a whole step would exceed it.
     #[test]
     fn the_last_step_is_as_long_as_what_is_left() {
         let budget = Budget::new(8 * STEP + STEP / 2 * PART);
