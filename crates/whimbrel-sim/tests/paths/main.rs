@@ -1,5 +1,6 @@
 //! Several paths on a virtual clock: opened automatically, used together, lost and found again.
 
+mod alarms;
 mod changeover;
 mod copies;
 mod cost;

@@ -42,7 +42,7 @@ impl Connection {
     }
 
     fn path_stats(&self) -> Vec<PathStats> {
-        let main = self.paths.main();
+        let main = self.primary();
         let open = self.paths.all().filter(|at| self.paths[*at].lifecycle.state() != PathState::Closed);
         open.map(|at| PathStats { primary: at == main, ..self.paths[at].stats() }).collect()
     }

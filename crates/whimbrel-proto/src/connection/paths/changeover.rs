@@ -9,6 +9,9 @@ use super::path_set::{At, Paths};
 use super::path_state::PathState;
 use crate::{PathId, Time};
 
+/// A path that is heard again within this time was held and did not fail: a radio that scans or sleeps. Until then
+/// another path stands in for it.
+const HELD: Duration = Duration::from_millis(500);
 /// How long a path that failed must have worked before data returns to it.
 pub(in crate::connection) const PATIENCE: Duration = Duration::from_secs(2);
 /// The longest such time. It doubles when a path fails again less than `STEADY` after data returned to it.
@@ -20,8 +23,11 @@ const STEADY: Duration = Duration::from_secs(60);
 #[derive(Debug, Default)]
 pub(in crate::connection) struct Changeover {
     pub(in crate::connection) left: Option<Box<Left>>,
-    pub(in crate::connection) returned: Option<Time>,
-    pub(in crate::connection) patience: Duration,
+    returned: Option<Time>,
+    /// How long the path that returned last must have worked before.
+    patience: Duration,
+    /// The primary path as the application knows it. None: it has never changed.
+    told: Option<PathId>,
 }
 
 /// The primary path that failed. It is also known by its addresses: a network that comes back may have another path,
@@ -31,10 +37,15 @@ pub(in crate::connection) struct Left {
     id: PathId,
     local: Option<IpAddr>,
     remote: IpAddr,
+    since: Time,
     /// Since when it has worked again.
-    pub(in crate::connection) works: Option<Time>,
+    works: Option<Time>,
+    /// How long it must work before data returns to it.
+    patience: Duration,
     /// Whether it was probed, at the end of that time, to see whether it still works.
-    pub(in crate::connection) asked: bool,
+    asked: bool,
+    /// Whether the application knows that another path is the primary.
+    told: bool,
 }
 
 impl Left {
@@ -48,6 +59,16 @@ impl Left {
         };
         paths.by_id(self.id).filter(open).or_else(|| paths.all().filter(open).find(alike))
     }
+
+    /// Returns whether the path may be heard again at any moment.
+    fn may_be_held(&self, now: Time, paths: &Paths) -> bool {
+        let open = |at: At| paths[at].lifecycle.state() != PathState::Closed;
+        now.since(self.since) < HELD && paths.by_id(self.id).is_some_and(open)
+    }
+
+    fn ask_at(&self) -> Option<Time> {
+        Some(self.works? + self.patience).filter(|_| !self.asked)
+    }
 }
 
 impl Changeover {
@@ -56,20 +77,81 @@ impl Changeover {
         if self.left.is_some() {
             return;
         }
-        let again = self.returned.take().is_some_and(|returned| now.since(returned) < STEADY);
-        self.patience = if again { (self.patience * 2).min(LONGEST_PATIENCE) } else { PATIENCE };
+        let again = self.returned.is_some_and(|returned| now.since(returned) < STEADY);
+        let patience = if again { (self.patience * 2).min(LONGEST_PATIENCE) } else { PATIENCE };
         let (local, remote) = (path.local(), path.remote().ip());
-        self.left = Some(Box::new(Left { id: path.id(), local, remote, works: None, asked: false }));
+        let (id, since) = (path.id(), now);
+        let left = Left { id, local, remote, since, works: None, patience, asked: false, told: false };
+        self.left = Some(Box::new(left));
+    }
+
+    /// Records that the path that failed works, by the path that takes its place now if it is another. Returns whether
+    /// data goes back to it: at once if it was only held.
+    pub(in crate::connection) fn on_works(&mut self, now: Time, is_main: bool, path: &Path) -> bool {
+        let Some(left) = &mut self.left else { return false };
+        let works = *left.works.get_or_insert(now);
+        if left.id == path.id() && works.since(left.since) < HELD && !left.told {
+            self.left = None;
+            return true;
+        }
+        if !is_main && path.recovery.last_heard() < works + left.patience {
+            return false;
+        }
+        (self.patience, self.returned) = (left.patience, Some(now));
+        self.left = None;
+        true
+    }
+
+    /// Records that the path that failed does not work.
+    pub(in crate::connection) fn on_works_not(&mut self) {
+        if let Some(left) = &mut self.left {
+            (left.works, left.asked) = (None, false);
+        }
+    }
+
+    /// Returns the primary path as the application knows it. None: it has never changed.
+    pub(in crate::connection) fn told(&self) -> Option<PathId> {
+        self.told
+    }
+
+    /// Records that `primary` was the primary path before any change.
+    pub(in crate::connection) fn knows(&mut self, primary: PathId) {
+        self.told.get_or_insert(primary);
+    }
+
+    /// Returns whether the application learns now that `primary` is the primary path. It does not while that path may
+    /// only stand in for one that is held.
+    pub(in crate::connection) fn tells(&mut self, now: Time, primary: PathId, paths: &Paths) -> bool {
+        if let Some(left) = &mut self.left {
+            if left.may_be_held(now, paths) {
+                return false;
+            }
+            left.told = true;
+        }
+        self.told.is_some() && self.told.replace(primary) != Some(primary)
     }
 
     /// Forgets the failed path, because one of the ends chose a primary.
     pub(in crate::connection) fn forget(&mut self) {
-        self.left = None;
+        if self.left.take().is_some() {
+            self.returned = None;
+        }
     }
 
-    /// Returns when the path must be probed to see whether it still works.
+    /// Returns the path that failed, if it is to be probed now. Only a path that carries something shows whether it
+    /// works.
+    pub(in crate::connection) fn ask(&mut self, now: Time, paths: &Paths) -> Option<At> {
+        let left = self.left.as_mut()?;
+        if left.ask_at().is_none_or(|due| due > now) {
+            return None;
+        }
+        left.asked = true;
+        left.find(paths)
+    }
+
+    /// Returns when the path must be probed to see whether it still works, or the application be told.
     pub(in crate::connection) fn timeout(&self) -> Option<Time> {
-        let left = self.left.as_ref().filter(|left| !left.asked)?;
-        Some(left.works? + self.patience)
+        let left = self.left.as_ref()?;
+        Time::earliest([left.ask_at(), (!left.told).then_some(left.since + HELD)])
     }
 }

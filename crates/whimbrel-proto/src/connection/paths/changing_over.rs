@@ -15,20 +15,18 @@ impl Connection {
             self.steering.changeover.on_failed(now, &self.paths[main]);
         }
         let Some(left) = &self.steering.changeover.left else { return main };
-        let works = left.find(&self.paths).filter(|at| self.is_at_hand(*at));
-        let patience = self.steering.changeover.patience;
-        let Some(left) = &mut self.steering.changeover.left else { return main };
-        let Some(at) = works else {
-            (left.works, left.asked) = (None, false);
+        let Some(at) = left.find(&self.paths).filter(|at| self.is_at_hand(*at)) else {
+            self.steering.changeover.on_works_not();
             return main;
         };
-        let due = *left.works.get_or_insert(now) + patience;
-        if at != main && self.paths[at].recovery.last_heard() < due {
-            return main;
-        }
-        self.steering.changeover.left = None;
-        self.steering.changeover.returned = Some(now);
-        at
+        let returns = self.steering.changeover.on_works(now, at == main, &self.paths[at]);
+        if returns { at } else { main }
+    }
+
+    /// Returns the primary path as the application knows it. While it may only be held, another stands in for it.
+    pub(in crate::connection) fn primary(&self) -> At {
+        let told = self.steering.changeover.told().and_then(|told| self.paths.by_id(told));
+        told.unwrap_or_else(|| self.paths.main())
     }
 
     /// Returns why the primary path has just become another than `before`.
@@ -54,16 +52,10 @@ impl Connection {
         }
     }
 
-    /// Probes the failed path when its time is over: only a path that carries something shows whether it works.
+    /// Probes the failed path when its time is over.
     pub(in crate::connection) fn ask_left(&mut self, now: Time) {
-        if self.steering.changeover.timeout().is_none_or(|due| due > now) {
-            return;
-        }
-        if let Some(left) = &mut self.steering.changeover.left {
-            left.asked = true;
-            if let Some(at) = left.find(&self.paths) {
-                self.paths[at].pulse.want_answer();
-            }
+        if let Some(at) = self.steering.changeover.ask(now, &self.paths) {
+            self.paths[at].pulse.want_answer();
         }
     }
 }

@@ -19,6 +19,7 @@ impl Connection {
         {
             self.check_reachable(now);
             if self.activity.unreachable_since.is_none() {
+                self.tell_primary(now);
                 return;
             }
         }
@@ -40,9 +41,17 @@ impl Connection {
         let views = self.views(&mut views);
         let wished = self.wished();
         let best = wished.map_or_else(|| scheduler::primary(views, incumbent.index()), At::index);
+        self.steering.changeover.knows(self.paths[before].id());
         if self.paths.set_main(best) {
             self.note_primary(self.why_primary(before, incumbent, wished));
-            self.events.push_back(Event::PrimaryChanged(self.paths[self.paths.main()].id()));
+        }
+        self.tell_primary(now);
+    }
+
+    fn tell_primary(&mut self, now: Time) {
+        let primary = self.paths[self.paths.main()].id();
+        if self.steering.changeover.tells(now, primary, &self.paths) {
+            self.events.push_back(Event::PrimaryChanged(primary));
         }
     }
 
