@@ -1,10 +1,6 @@
 //! Flows that share a link.
 
-use std::future::Future;
-use std::pin::Pin;
-use std::task::Poll;
-
-use super::measure::{self, PAYLOAD_SHARE};
+use super::measure::{self, PAYLOAD_SHARE, together};
 use super::{About, Case, Column, Cost, Experiment, Options, Trial};
 use crate::flow::Flow;
 use crate::job::Job;
@@ -138,19 +134,4 @@ impl Experiment for Fairness {
     fn seconds(&self, _: &Case, options: &Options) -> f64 {
         options.span(SPAN, QUICK_SPAN) + 2.0
     }
-}
-
-/// Runs all futures at the same time.
-async fn together<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
-    let mut pending: Vec<_> = futures.into_iter().map(|one| (Box::pin(one), None)).collect();
-    std::future::poll_fn(|context| {
-        for (one, done) in pending.iter_mut().filter(|(_, done)| done.is_none()) {
-            if let Poll::Ready(output) = Pin::new(one).poll(context) {
-                *done = Some(output);
-            }
-        }
-        if pending.iter().all(|(_, done)| done.is_some()) { Poll::Ready(()) } else { Poll::Pending }
-    })
-    .await;
-    pending.into_iter().filter_map(|(_, done)| done).collect()
 }
