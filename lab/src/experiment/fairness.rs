@@ -16,7 +16,7 @@ const QUICK_SPAN: f64 = 10.0;
 const LINK: &str = "rate=10mbit, delay=20ms, queue=40ms";
 const RATE: f64 = 10e6;
 const ITSELF: &str = "beside itself";
-const FOUR: &str = "four of its kind";
+pub(super) const FOUR: &str = "four of its kind";
 /// Cases: a peer, and the flows that it shares the link with.
 const PAIRS: [(&str, &str); 9] = [
     ("whimbrel", "beside tcp-cubic"),
@@ -31,11 +31,11 @@ const PAIRS: [(&str, &str); 9] = [
 ];
 
 /// Returns the peers of all flows in a case. The peer that the case is about comes first.
-fn sharers(case: &Case) -> Vec<&str> {
-    match case.condition.as_str() {
-        ITSELF => vec![&case.peer; 2],
-        FOUR => vec![&case.peer; 4],
-        beside => vec![&case.peer, beside.trim_start_matches("beside ")],
+pub(super) fn sharers<'a>(condition: &'a str, peer: &'a str) -> Vec<&'a str> {
+    match condition {
+        ITSELF => vec![peer; 2],
+        FOUR => vec![peer; 4],
+        beside => vec![peer, beside.trim_start_matches("beside ")],
     }
 }
 
@@ -69,7 +69,7 @@ impl Experiment for Fairness {
     fn trial<'a>(&'a self, case: &'a Case, options: &'a Options, seed: u64) -> Trial<'a> {
         Box::pin(async move {
             let (seconds, testbed) = (options.span(SPAN, QUICK_SPAN), measure::testbed(LINK, seed)?);
-            let sharers = sharers(case);
+            let sharers = sharers(&case.condition, &case.peer);
             let flows = sharers.iter().map(|peer| Flow::run(&testbed, peer, &Job::Bulk, seconds));
             let flows = together(flows.collect()).await.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
             let goodputs: Vec<f64> = flows.iter().map(|flow| flow.goodput(seconds) / 1e6).collect();

@@ -1,10 +1,10 @@
-//! What the flows of a draw got, beside what each of them could expect.
+//! The goodput of each flow of a draw, as a share of what that flow could expect.
 
-use super::{ALONE, LEAST, OWN, SPAN, SUM, fair, sharers};
-use crate::sample::{Metrics, Record, Sample};
+use super::{ALONE, FAIR, LEAST, OWN, SUM, sharers};
+use crate::sample::{Record, Sample};
 
-/// What a flow got on a draw, as shares of what it could expect: the smaller of what is fair and of what it reaches
-/// alone.
+/// The goodputs of the flows of a draw, as shares of what they could expect: the smaller of the fair share and of what
+/// the flow reaches alone.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Company {
     pub(super) seed: u64,
@@ -23,20 +23,18 @@ impl Company {
     }
 
     fn at(record: &Record, sample: &Sample) -> Option<Self> {
+        let seed = sample.seed;
         let flows = sharers(&sample.condition, &sample.peer);
-        let fair = fair(sample.seed, flows.len(), SPAN);
-        let expected = |peer: &str| Some(alone(record, sample.seed, peer)?.min(fair));
-        let part = |figure: f64, peer: &str| {
-            let expected = expected(peer)?;
-            // A flow that reaches nothing alone has lost nothing.
-            Some(if expected > 0.0 { figure / expected } else { 1.0 })
+        let alone: Option<Vec<f64>> = flows.iter().map(|peer| alone(record, seed, peer)).collect();
+        let alone = alone?;
+        let of = |metric| figure(sample, metric).unwrap_or(0.0);
+        let part = |figure: f64, flow: usize| {
+            let expected = alone[flow].min(of(FAIR));
+            if expected > 0.0 { figure / expected } else { 0.0 }
         };
-        let of = |metric| figure(&sample.result, metric);
-        let [own, other] = match flows[..] {
-            [mine, theirs] => [part(of(OWN), mine)?, part(of(SUM) - of(OWN), theirs)?],
-            _ => [part(of(LEAST), flows[0])?; 2],
-        };
-        Some(Self { seed: sample.seed, own, other: (flows.len() == 2).then_some(other) })
+        let pair = flows.len() == 2;
+        let own = part(of(if pair { OWN } else { LEAST }), 0);
+        Some(Self { seed, own, other: pair.then(|| part(of(SUM) - of(OWN), 1)) })
     }
 
     /// The share of whoever got the least.
@@ -45,14 +43,16 @@ impl Company {
     }
 }
 
+/// Returns what a peer reached alone on a draw. None: it did not run, failed, or received nothing, so nothing can be
+/// said of the draw.
 fn alone(record: &Record, seed: u64, peer: &str) -> Option<f64> {
     let mut samples = record.samples.iter();
     let is_it = |sample: &&Sample| sample.seed == seed && sample.condition == ALONE && sample.peer == peer;
-    Some(figure(&samples.find(is_it)?.result, OWN))
+    figure(samples.find(is_it)?, OWN).filter(|reached| *reached > 0.0)
 }
 
-fn figure(result: &Result<Metrics, String>, metric: &str) -> f64 {
-    result.as_ref().ok().and_then(|metrics| metrics.values.get(metric).copied()).unwrap_or(0.0)
+fn figure(sample: &Sample, metric: &str) -> Option<f64> {
+    sample.result.as_ref().ok()?.values.get(metric).copied()
 }
 
 #[cfg(test)]
@@ -60,12 +60,17 @@ mod tests {
     use super::super::{BESIDE_BBR, FOUR, OURS};
     use super::*;
     use crate::machine::Header;
+    use crate::sample::Metrics;
+
+    /// The fair share of one of two, in Mbit/s.
+    const HALF: f64 = 2.0;
 
     fn sample(condition: &str, peer: &str, figures: Option<[f64; 3]>) -> Sample {
         let mut metrics = Metrics::default();
         for (name, figure) in [OWN, LEAST, SUM].into_iter().zip(figures.into_iter().flatten()) {
             metrics.set(name, figure);
         }
+        metrics.set(FAIR, if condition == FOUR { HALF / 2.0 } else { HALF });
         let result = if figures.is_some() { Ok(metrics) } else { Err("it hung".to_owned()) };
         let (condition, peer) = (condition.to_owned(), peer.to_owned());
         Sample { experiment: "sharing".to_owned(), condition, peer, trial: 1, seed: 1, result }
@@ -73,24 +78,32 @@ mod tests {
 
     #[test]
     fn a_flow_is_measured_by_what_it_could_expect() {
-        let half = fair(1, 2, SPAN);
         let alone = |peer, reached| sample(ALONE, peer, Some([reached; 3]));
         let with = |company| Record {
             // TCP reaches a quarter of its half alone; ours reaches all there is.
-            samples: vec![alone(OURS, 2.0 * half), alone("tcp-bbr", half / 4.0), company],
+            samples: vec![alone(OURS, 2.0 * HALF), alone("tcp-bbr", HALF / 4.0), company],
             header: Header::default(),
         };
         let close = |share: f64, expected: f64| assert!((share - expected).abs() < 1e-3, "{share}");
-        let company = sample(BESIDE_BBR, OURS, Some([half / 2.0, half / 8.0, half / 2.0 + half / 8.0]));
+        let company = sample(BESIDE_BBR, OURS, Some([HALF / 2.0, HALF / 8.0, HALF / 2.0 + HALF / 8.0]));
         let found = Company::of(&with(company), BESIDE_BBR, OURS);
         close(found[0].own, 0.5);
         close(found[0].other.unwrap(), 0.5);
         let failed = Company::of(&with(sample(BESIDE_BBR, OURS, None)), BESIDE_BBR, OURS);
         close(failed[0].least(), 0.0);
-        let four = sample(FOUR, OURS, Some([half / 2.0, half / 4.0, 2.0 * half]));
+        let four = sample(FOUR, OURS, Some([HALF / 2.0, HALF / 4.0, 2.0 * HALF]));
         let found = Company::of(&with(four), FOUR, OURS);
         close(found[0].least(), 0.5);
         assert_eq!(found[0].other, None);
+    }
+
+    #[test]
+    fn a_draw_on_which_a_flow_failed_alone_is_left_out() {
+        let company = sample(BESIDE_BBR, OURS, Some([1.0, 1.0, 2.0]));
+        let alone = [sample(ALONE, OURS, Some([1.0; 3])), sample(ALONE, "tcp-bbr", None)];
+        let record =
+            Record { samples: alone.into_iter().chain([company]).collect(), header: Header::default() };
+        assert_eq!(Company::of(&record, BESIDE_BBR, OURS), []);
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! What the draws show: quantiles, the goals, and the draws that are shared worst.
+//! Findings over all draws: quantiles, the goals, and the draws that are shared worst.
 
 use std::fmt::Write;
 
 use super::company::Company;
-use super::{ALONE, BESIDE_BBR, BESIDE_CUBIC, CASES, FOUR, JAIN, OURS, drawn};
+use super::{ALONE, BESIDE_BBR, BESIDE_CUBIC, CASES, FOUR, JAIN, OURS, drawn, sharers};
 use crate::sample::Record;
 use crate::stats::{percentile, sorted};
 
@@ -17,7 +17,7 @@ pub(super) fn all(record: &Record) -> Vec<String> {
     vec![parts(record), goals(record), worst(record)]
 }
 
-/// What each flow got of what it could expect.
+/// Quantiles of each flow's share of what it could expect.
 fn parts(record: &Record) -> String {
     let mut text = "What each flow got of what it could expect, the smaller of what is fair and of what it reaches alone, in percent:\n\n\
                     | | flow | draws | least | 5 % | median | 95 % | under a third |\n|---|---|---|---|---|---|---|---|\n"
@@ -37,7 +37,7 @@ fn parts(record: &Record) -> String {
         );
         let others: Vec<_> = company.iter().filter_map(|draw| draw.other).collect();
         if !others.is_empty() {
-            row(condition.trim_start_matches("beside "), others);
+            row(sharers(condition, peer)[1], others);
         }
     }
     text

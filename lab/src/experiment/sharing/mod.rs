@@ -5,9 +5,9 @@ mod findings;
 
 use std::time::Duration;
 
-use whimbrel_link::Drawn;
-
+use super::fairness::{self, FOUR};
 use super::measure::{self, together};
+use super::random_links::drawn;
 use super::{About, Case, Column, Cost, Experiment, Options, Trial};
 use crate::flow::Flow;
 use crate::job::Job;
@@ -20,8 +20,6 @@ pub(crate) struct Sharing;
 /// The draws of a whole and of a quick run.
 const DRAWS: u64 = 50;
 const QUICK_DRAWS: u64 = 1;
-/// The highest rate, in bits per second.
-const MOST: u64 = 200_000_000;
 /// Seconds of a trial, and of a trial in a quick run.
 const SPAN: f64 = 60.0;
 const QUICK_SPAN: f64 = 5.0;
@@ -29,7 +27,6 @@ const QUICK_SPAN: f64 = 5.0;
 const ALONE: &str = "alone";
 const BESIDE_CUBIC: &str = "beside tcp-cubic";
 const BESIDE_BBR: &str = "beside tcp-bbr";
-const FOUR: &str = "four of its kind";
 /// Peer that the experiment is about.
 const OURS: &str = "whimbrel";
 /// A peer, and the flows that it shares the link with. The peers of today among themselves show what a link allows.
@@ -43,31 +40,18 @@ const CASES: [(&str, &str); 8] = [
     ("tcp-bbr", BESIDE_CUBIC),
     ("tcp-cubic", FOUR),
 ];
-/// Names of figures: the goodput of the flow that the case is about, the least and the sum of all flows, in Mbit/s, and
-/// the least as a share of what is fair, in percent.
+/// Names of figures, in Mbit/s: the goodput of the flow that the case is about, the least and the sum of all flows, and
+/// the fair share of each. Then the least in percent of that.
 const OWN: &str = "own";
 const LEAST: &str = "least";
 const SUM: &str = "sum";
+const FAIR: &str = "fair";
 const OF_FAIR: &str = "of_fair";
 const JAIN: &str = "jain";
 
-/// The link of a draw.
-fn drawn(seed: u64) -> Drawn {
-    Drawn::new(seed, MOST)
-}
-
-/// The peers of all flows in a condition. The peer that the case is about comes first.
+/// Returns the peers of all flows in a condition. The peer that the case is about comes first.
 fn sharers<'a>(condition: &'a str, peer: &'a str) -> Vec<&'a str> {
-    match condition {
-        ALONE => vec![peer],
-        FOUR => vec![peer; 4],
-        beside => vec![peer, beside.trim_start_matches("beside ")],
-    }
-}
-
-/// What the draw leaves to each of so many flows, in Mbit/s.
-fn fair(seed: u64, flows: usize, seconds: f64) -> f64 {
-    drawn(seed).leaves(Duration::from_secs_f64(seconds)) * 8.0 / seconds / flows as f64 / 1e6
+    if condition == ALONE { vec![peer] } else { fairness::sharers(condition, peer) }
 }
 
 impl Experiment for Sharing {
@@ -106,17 +90,19 @@ impl Experiment for Sharing {
     fn trial<'a>(&'a self, case: &'a Case, options: &'a Options, seed: u64) -> Trial<'a> {
         Box::pin(async move {
             let (seconds, drawn) = (options.span(SPAN, QUICK_SPAN), drawn(seed));
+            let left = drawn.leaves(Duration::from_secs_f64(seconds)) * 8.0 / seconds / 1e6;
             let testbed = Testbed::new(&[LinkPlan { up: drawn.up, down: drawn.down }], seed)?;
             let sharers = sharers(&case.condition, &case.peer);
             let flows = sharers.iter().map(|peer| Flow::run(&testbed, peer, &Job::Bulk, seconds));
             let flows = together(flows.collect()).await.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
             let goodputs: Vec<f64> = flows.iter().map(|flow| flow.goodput(seconds) / 1e6).collect();
             let least = goodputs.iter().copied().fold(f64::INFINITY, f64::min);
-            let mut metrics = Metrics::default();
+            let (fair, mut metrics) = (left / goodputs.len() as f64, Metrics::default());
+            metrics.set(FAIR, fair);
             metrics.set(OWN, goodputs[0]);
             metrics.set(LEAST, least);
             metrics.set(SUM, goodputs.iter().sum());
-            metrics.set(OF_FAIR, 100.0 * least / fair(seed, goodputs.len(), seconds));
+            metrics.set(OF_FAIR, 100.0 * least / fair);
             if goodputs.len() > 1 {
                 metrics.set(JAIN, jain(&goodputs).unwrap_or(0.0));
             }
