@@ -1,10 +1,6 @@
 //! Flows that share a link.
 
-use std::future::Future;
-use std::pin::Pin;
-use std::task::Poll;
-
-use super::measure::{self, PAYLOAD_SHARE};
+use super::measure::{self, PAYLOAD_SHARE, together};
 use super::{About, Case, Column, Cost, Experiment, Options, Trial};
 use crate::flow::Flow;
 use crate::job::Job;
@@ -20,7 +16,7 @@ const QUICK_SPAN: f64 = 10.0;
 const LINK: &str = "rate=10mbit, delay=20ms, queue=40ms";
 const RATE: f64 = 10e6;
 const ITSELF: &str = "beside itself";
-const FOUR: &str = "four of its kind";
+pub(super) const FOUR: &str = "four of its kind";
 /// Cases: a peer, and the flows that it shares the link with.
 const PAIRS: [(&str, &str); 9] = [
     ("whimbrel", "beside tcp-cubic"),
@@ -35,11 +31,11 @@ const PAIRS: [(&str, &str); 9] = [
 ];
 
 /// Returns the peers of all flows in a case. The peer that the case is about comes first.
-fn sharers(case: &Case) -> Vec<&str> {
-    match case.condition.as_str() {
-        ITSELF => vec![&case.peer; 2],
-        FOUR => vec![&case.peer; 4],
-        beside => vec![&case.peer, beside.trim_start_matches("beside ")],
+pub(super) fn sharers<'a>(condition: &'a str, peer: &'a str) -> Vec<&'a str> {
+    match condition {
+        ITSELF => vec![peer; 2],
+        FOUR => vec![peer; 4],
+        beside => vec![peer, beside.trim_start_matches("beside ")],
     }
 }
 
@@ -73,7 +69,7 @@ impl Experiment for Fairness {
     fn trial<'a>(&'a self, case: &'a Case, options: &'a Options, seed: u64) -> Trial<'a> {
         Box::pin(async move {
             let (seconds, testbed) = (options.span(SPAN, QUICK_SPAN), measure::testbed(LINK, seed)?);
-            let sharers = sharers(case);
+            let sharers = sharers(&case.condition, &case.peer);
             let flows = sharers.iter().map(|peer| Flow::run(&testbed, peer, &Job::Bulk, seconds));
             let flows = together(flows.collect()).await.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
             let goodputs: Vec<f64> = flows.iter().map(|flow| flow.goodput(seconds) / 1e6).collect();
@@ -138,19 +134,4 @@ impl Experiment for Fairness {
     fn seconds(&self, _: &Case, options: &Options) -> f64 {
         options.span(SPAN, QUICK_SPAN) + 2.0
     }
-}
-
-/// Runs all futures at the same time.
-async fn together<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
-    let mut pending: Vec<_> = futures.into_iter().map(|one| (Box::pin(one), None)).collect();
-    std::future::poll_fn(|context| {
-        for (one, done) in pending.iter_mut().filter(|(_, done)| done.is_none()) {
-            if let Poll::Ready(output) = Pin::new(one).poll(context) {
-                *done = Some(output);
-            }
-        }
-        if pending.iter().all(|(_, done)| done.is_some()) { Poll::Ready(()) } else { Poll::Pending }
-    })
-    .await;
-    pending.into_iter().filter_map(|(_, done)| done).collect()
 }

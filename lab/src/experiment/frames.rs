@@ -12,7 +12,7 @@ pub(crate) struct Frames;
 
 /// Seconds of a trial, and of a trial in a quick run.
 const SPAN: f64 = 60.0;
-const QUICK_SPAN: f64 = 10.0;
+const QUICK_SPAN: f64 = 8.0;
 const RATE: f64 = 30.0;
 const WITHIN: u64 = 150;
 const ONE_WAY: u64 = 50;
@@ -116,6 +116,14 @@ impl Experiment for Frames {
             "p50_ms" => Some(ONE_WAY as f64 + FRAMES[FRAMES.len() / 2] as f64 * 8.0 / 10e3),
             _ => None,
         }
+    }
+
+    fn falls_short(&self) -> Option<&'static str> {
+        Some(
+            "Bytes at 5 % loss and over bursts. The goal is 1.35 times those of the same frames sent once, which are 1.06 times the \
+             payload (`no loss`, without repair symbols). On the virtual clock they are 1.27 and 1.32 \
+             (docs/performance.md). Here the sender sends more repair symbols for the same losses; why is not known yet.",
+        )
     }
 
     fn links(&self) -> Vec<(String, String)> {

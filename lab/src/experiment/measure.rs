@@ -1,5 +1,9 @@
 //! Helpers that experiments share: links from their settings, and figures of flows.
 
+use std::future::Future;
+use std::pin::Pin;
+use std::task::Poll;
+
 use anyhow::Context;
 use whimbrel_link::LinkConfig;
 
@@ -125,6 +129,21 @@ pub(crate) fn distribution(ascending: &[f64]) -> Vec<(f64, f64)> {
     let shares =
         (0..20).map(|step| f64::from(step) / 20.0).chain([0.95, 0.97, 0.98, 0.99, 0.995, 0.999, 1.0]);
     shares.filter_map(|share| Some((percentile(ascending, share)?, share))).collect()
+}
+
+/// Runs all futures at the same time.
+pub(crate) async fn together<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
+    let mut pending: Vec<_> = futures.into_iter().map(|one| (Box::pin(one), None)).collect();
+    std::future::poll_fn(|context| {
+        for (one, done) in pending.iter_mut().filter(|(_, done)| done.is_none()) {
+            if let Poll::Ready(output) = Pin::new(one).poll(context) {
+                *done = Some(output);
+            }
+        }
+        if pending.iter().all(|(_, done)| done.is_some()) { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    pending.into_iter().filter_map(|(_, done)| done).collect()
 }
 
 #[cfg(test)]

@@ -43,6 +43,7 @@ mod scale;
 mod self_test;
 mod semi_durable;
 mod several;
+mod sharing;
 mod short_transfers;
 mod suspend;
 mod workspace;
@@ -297,6 +298,7 @@ pub(crate) fn all() -> &'static [&'static dyn Experiment] {
         &fairness::Fairness,
         &conditions::Conditions,
         &random_links::RandomLinks,
+        &sharing::Sharing,
         &paths_aggregate::PathsAggregate,
         &paths_dark::PathsDark,
         &paths_messages::PathsMessages,

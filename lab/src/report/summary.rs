@@ -379,6 +379,13 @@ const HEADLINES: &[Headline] = &[
         ],
     },
     Headline {
+        experiment: "sharing",
+        condition: "four of its kind",
+        peer: OURS,
+        metric: "jain",
+        targets: &[least("four of its kind", "jain", 0.97)],
+    },
+    Headline {
         experiment: "paths-aggregate",
         condition: "10 Mbit/s 30 ms + 5 Mbit/s 60 ms, 5 %",
         peer: OURS,

@@ -53,7 +53,7 @@ fn condition(table: &str) -> String {
 }
 
 /// The link of a draw.
-fn drawn(seed: u64) -> Drawn {
+pub(super) fn drawn(seed: u64) -> Drawn {
     Drawn::new(seed, MOST)
 }
 
