@@ -148,6 +148,13 @@ impl<I: Copy> Recovery<I> {
         self.sent.in_flight()
     }
 
+    /// Returns the smoothed RTT less the time that what is in flight takes to leave, and at least the lowest RTT.
+    pub(crate) fn unloaded_rtt(&self) -> Duration {
+        let rate = self.controller().pacing_rate().max(1);
+        let leaves = Duration::from_nanos(self.in_flight().saturating_mul(1_000_000_000) / rate);
+        self.rtt.smoothed().saturating_sub(leaves).max(self.rtt.min())
+    }
+
     /// Returns how the latest losses were noticed.
     pub(crate) fn lost_by(&self) -> LossTrigger {
         self.lost_by

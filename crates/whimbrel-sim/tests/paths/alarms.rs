@@ -14,10 +14,8 @@ const HELD: [&str; 2] = [
     "rate=10mbit,delay=10ms,queue=100ms,hold=150ms every 1.2s",
     "rate=5mbit,delay=30ms,queue=100ms,hold=150ms every 1.7s",
 ];
-const JITTERY: [&str; 2] = [
-    "rate=10mbit,delay=10ms,queue=100ms,jitter=40ms",
-    "rate=5mbit,delay=30ms,queue=100ms,jitter=60ms",
-];
+const JITTERY: [&str; 2] =
+    ["rate=10mbit,delay=10ms,queue=100ms,jitter=40ms", "rate=5mbit,delay=30ms,queue=100ms,jitter=60ms"];
 
 /// Changes of the primary, and suspicions, at both ends.
 fn alarms(pair: &mut Pair) -> [usize; 2] {

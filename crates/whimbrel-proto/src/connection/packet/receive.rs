@@ -121,6 +121,9 @@ impl Connection {
                 let Some(at) = self.paths.by_id(path) else { return };
                 let pace = self.paths[at].ack_pace(now, self.config.max_ack_delay);
                 self.paths[at].received.on_packet(now, number, eliciting, ecn, pace);
+                if eliciting {
+                    self.paths[at].traffic.on_eliciting(size);
+                }
                 self.on_arrival(now, at, newest, Origin { from, to, size, number });
                 self.compare_received(now);
             }

@@ -10,7 +10,7 @@ use super::path_state::PathState;
 use crate::{PathId, Time};
 
 /// A path that is heard again within this time was held and did not fail: a radio that scans or sleeps. Until then
-/// another path stands in for it.
+/// another path stands in for it. A path that works is left for a faster one only if that is faster for so long.
 const HELD: Duration = Duration::from_millis(500);
 /// How long a path that failed must have worked before data returns to it.
 pub(in crate::connection) const PATIENCE: Duration = Duration::from_secs(2);
@@ -28,6 +28,8 @@ pub(in crate::connection) struct Changeover {
     patience: Duration,
     /// The primary path as the application knows it. None: it has never changed.
     told: Option<PathId>,
+    /// Since when another path has been clearly faster than the primary.
+    slower: Option<Time>,
 }
 
 /// The primary path that failed. It is also known by its addresses: a network that comes back may have another path,
@@ -107,6 +109,13 @@ impl Changeover {
         if let Some(left) = &mut self.left {
             (left.works, left.asked) = (None, false);
         }
+    }
+
+    /// Records whether another path is clearly faster than the primary. Returns whether it has been for long enough.
+    pub(in crate::connection) fn is_slower_for_long(&mut self, now: Time, slower: bool) -> bool {
+        let since = slower.then(|| self.slower.unwrap_or(now));
+        self.slower = since;
+        since.is_some_and(|since| now.since(since) >= HELD)
     }
 
     /// Returns the primary path as the application knows it. None: it has never changed.

@@ -1,6 +1,7 @@
 //! Leaving a primary path that no longer works, and returning to it.
 
-use super::path_set::At;
+use super::path_set::{At, MOST_PATHS};
+use super::scheduler::{Comparison, View, compare};
 use crate::Time;
 use crate::connection::observe::primary_cause::PrimaryCause;
 use crate::connection::paths::path_state::PathState;
@@ -21,6 +22,19 @@ impl Connection {
         };
         let returns = self.steering.changeover.on_works(now, at == main, &self.paths[at]);
         if returns { at } else { main }
+    }
+
+    /// Returns the index of the path to use as the primary, if neither end chose one.
+    pub(in crate::connection) fn best(&mut self, now: Time, incumbent: At) -> usize {
+        let mut views = [View::NONE; MOST_PATHS];
+        let compared = compare(self.views(&mut views), incumbent.index());
+        let slower = matches!(compared, Comparison::Slower(_));
+        let long = self.steering.changeover.is_slower_for_long(now, slower);
+        match compared {
+            Comparison::Outranked(best) => best,
+            Comparison::Slower(best) if long => best,
+            Comparison::Slower(_) | Comparison::Stays => incumbent.index(),
+        }
     }
 
     /// Returns the primary path as the application knows it. While it may only be held, another stands in for it.

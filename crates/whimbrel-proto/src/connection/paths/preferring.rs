@@ -42,8 +42,6 @@ impl Connection {
             self.steering.choice.next = sequence + 1;
             self.steering.choice.wish(path, true);
             self.steering.changeover.forget();
-            // What came before the peer follows the wish says nothing against it.
-            self.begin_span(now);
             self.review(now);
         }
         Ok(())
@@ -65,7 +63,9 @@ impl Connection {
             return;
         }
         let main = self.primary();
-        let got = self.begin_span(now);
+        self.steering.choice.span_began = now;
+        let got: Vec<(At, u64)> =
+            self.paths.all().map(|at| (at, self.paths[at].traffic.take_eliciting())).collect();
         let by_main = got.iter().find(|(at, _)| *at == main).map_or(0, |(_, bytes)| *bytes);
         let eligible = |at: At| self.is_at_hand(at) && self.rank(at) <= self.rank(main);
         let best =
@@ -77,12 +77,6 @@ impl Connection {
             let told = self.set_primary(now, self.paths[at].id());
             debug_assert!(told.is_ok() || !self.ending.is_open(), "it is there");
         }
-    }
-
-    /// Begins a span. Returns what each path has received in the last one.
-    fn begin_span(&mut self, now: Time) -> Vec<(At, u64)> {
-        self.steering.choice.span_began = now;
-        self.paths.all().map(|at| (at, self.paths[at].traffic.received_since())).collect()
     }
 
     /// Returns the rank of a path. A standby path, or a dearer one, does not become the primary by carrying more.

@@ -2,8 +2,6 @@
 
 use super::path_set::At;
 use super::path_state::PathState;
-use super::scheduler;
-use super::scheduler::View;
 use crate::Time;
 use crate::connection::event::Event;
 use crate::connection::packet::notes::Notes;
@@ -37,10 +35,8 @@ impl Connection {
         self.ask_for_consent(now);
         let before = self.paths.main();
         let incumbent = self.incumbent(now);
-        let mut views = [View::NONE; crate::connection::paths::path_set::MOST_PATHS];
-        let views = self.views(&mut views);
         let wished = self.wished();
-        let best = wished.map_or_else(|| scheduler::primary(views, incumbent.index()), At::index);
+        let best = wished.map_or_else(|| self.best(now, incumbent), At::index);
         self.steering.changeover.knows(self.paths[before].id());
         if self.paths.set_main(best) {
             self.note_primary(self.why_primary(before, incumbent, wished));

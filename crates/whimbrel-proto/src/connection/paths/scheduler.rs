@@ -31,6 +31,8 @@ pub(in crate::connection) struct View {
     /// The cost of a byte there, in the application's unit.
     pub(in crate::connection) cost: u32,
     pub(in crate::connection) rtt: Duration,
+    /// The RTT without the queue that this end's own packets make.
+    pub(in crate::connection) unloaded: Duration,
     /// The share of packets lost lately, 0 to 1.
     pub(in crate::connection) loss: f64,
     /// The rate at which packets leave, bytes a second.
@@ -38,8 +40,15 @@ pub(in crate::connection) struct View {
 }
 
 impl View {
-    pub(in crate::connection) const NONE: Self =
-        Self { usable: false, standby: false, cost: 0, rtt: Duration::ZERO, loss: 0.0, rate: 0 };
+    pub(in crate::connection) const NONE: Self = Self {
+        usable: false,
+        standby: false,
+        cost: 0,
+        rtt: Duration::ZERO,
+        unloaded: Duration::ZERO,
+        loss: 0.0,
+        rate: 0,
+    };
 
     /// Returns how long it takes until `bytes` that begin to leave now have arrived.
     fn arrival(&self, bytes: u64) -> Duration {
@@ -56,9 +65,10 @@ impl View {
         (self.wanted(), self.score())
     }
 
-    /// Returns the round trip with a penalty for loss: each lost packet counts as three more round trips.
+    /// Returns the round trip with a penalty for loss: each lost packet counts as three more round trips. A path is not
+    /// worse for the traffic it is given, or two alike paths would take turns.
     fn score(&self) -> Duration {
-        self.rtt.mul_f64(1.0 + 3.0 * self.loss.clamp(0.0, 1.0))
+        self.unloaded.mul_f64(1.0 + 3.0 * self.loss.clamp(0.0, 1.0))
     }
 }
 
@@ -115,25 +125,38 @@ const PACKET: u64 = 1500;
 /// To replace the primary, a path's score must be at most this many eighths of the primary's.
 pub(in crate::connection) const MARGIN_EIGHTHS: u32 = 6;
 
-/// Returns the best path. The current primary, `now`, stays unless it fails, is wanted less, or another's score is
-/// clearly better.
-pub(in crate::connection) fn primary(paths: &[View], now: usize) -> usize {
+/// How the current primary compares with the best path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::connection) enum Comparison {
+    /// No other path is clearly better.
+    Stays,
+    /// The primary works and is wanted as much, but the other has a clearly better score.
+    Slower(usize),
+    /// The primary fails, or is wanted less than the other.
+    Outranked(usize),
+}
+
+/// Compares the current primary, `now`, with the best path.
+pub(in crate::connection) fn compare(paths: &[View], now: usize) -> Comparison {
     let best = (0..paths.len()).min_by_key(|path| paths[*path].rank()).unwrap_or(now);
     let (current, other) = (&paths[now], &paths[best]);
-    if current.wanted() == other.wanted() && other.score() * 8 > current.score() * MARGIN_EIGHTHS {
-        now
+    if current.wanted() != other.wanted() {
+        Comparison::Outranked(best)
+    } else if best == now || other.score() * 8 > current.score() * MARGIN_EIGHTHS {
+        Comparison::Stays
     } else {
-        best
+        Comparison::Slower(best)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::Comparison::{Outranked, Slower, Stays};
     use super::*;
 
     fn path(rtt_ms: u64, mbit: u64) -> View {
         let rtt = Duration::from_millis(rtt_ms);
-        View { usable: true, standby: false, cost: 0, rtt, loss: 0.0, rate: mbit * 125_000 }
+        View { usable: true, standby: false, cost: 0, rtt, unloaded: rtt, loss: 0.0, rate: mbit * 125_000 }
     }
 
     fn waiting(bytes: u64) -> Backlog {
@@ -171,24 +194,28 @@ mod tests {
     fn dear_and_reserve_paths_wait_until_the_others_fail() {
         let mut paths =
             [path(20, 20), View { cost: 1, ..path(10, 20) }, View { standby: true, ..path(10, 20) }];
-        assert_eq!(primary(&paths, 0), 0);
+        assert_eq!(compare(&paths, 0), Stays);
         assert!(!Scheduling::Aggregate.may_carry(&paths, 1, 0, waiting(u64::MAX)));
         assert!(!Scheduling::Aggregate.may_carry(&paths, 2, 0, waiting(u64::MAX)));
         paths[0].usable = false;
-        assert_eq!(primary(&paths, 0), 1);
+        assert_eq!(compare(&paths, 0), Outranked(1));
         paths[1].usable = false;
-        assert_eq!(primary(&paths, 1), 2);
+        assert_eq!(compare(&paths, 1), Outranked(2));
         paths[0].usable = true;
-        assert_eq!(primary(&paths, 2), 0, "back when it recovers");
+        assert_eq!(compare(&paths, 2), Outranked(0), "back when it recovers");
     }
 
     #[test]
     fn the_primary_does_not_flap_between_like_paths() {
-        assert_eq!(primary(&[path(50, 10), path(45, 10)], 0), 0);
-        assert_eq!(primary(&[path(50, 10), path(30, 10)], 0), 1);
-        assert_eq!(primary(&[path(50, 10), path(30, 10)], 1), 1);
+        assert_eq!(compare(&[path(50, 10), path(45, 10)], 0), Stays);
+        assert_eq!(compare(&[path(50, 10), path(30, 10)], 0), Slower(1));
+        assert_eq!(compare(&[path(50, 10), path(30, 10)], 1), Stays);
         let lossy = |rtt, loss| View { loss, ..path(rtt, 10) };
-        assert_eq!(primary(&[lossy(40, 0.2), path(42, 10)], 0), 1, "a fifth lost is worth a longer way");
-        assert_eq!(primary(&[lossy(40, 0.02), path(42, 10)], 0), 0);
+        assert_eq!(
+            compare(&[lossy(40, 0.2), path(42, 10)], 0),
+            Slower(1),
+            "a fifth lost is worth a longer way"
+        );
+        assert_eq!(compare(&[lossy(40, 0.02), path(42, 10)], 0), Stays);
     }
 }

@@ -5,8 +5,9 @@
 pub(in crate::connection) struct Traffic {
     sent: Carriage,
     received: Carriage,
-    /// `received.bytes` when it was last compared with that of other paths.
-    received_before: u64,
+    /// The bytes of ack-eliciting packets since they were last compared with those of other paths. What acknowledges
+    /// goes by any path, and says nothing about where the peer's data goes.
+    eliciting: u64,
 }
 
 /// Packets and bytes in one direction.
@@ -40,8 +41,13 @@ impl Traffic {
         self.received
     }
 
-    /// Returns the bytes received since the last call.
-    pub(in crate::connection) fn received_since(&mut self) -> u64 {
-        self.received.bytes - std::mem::replace(&mut self.received_before, self.received.bytes)
+    /// Records that a received packet is ack-eliciting.
+    pub(in crate::connection) fn on_eliciting(&mut self, size: usize) {
+        self.eliciting += size as u64;
+    }
+
+    /// Returns the bytes of ack-eliciting packets received since the last call.
+    pub(in crate::connection) fn take_eliciting(&mut self) -> u64 {
+        std::mem::take(&mut self.eliciting)
     }
 }

@@ -281,6 +281,7 @@ impl Path {
             standby: self.lifecycle.is_standby(),
             cost: self.cost.value(),
             rtt: self.recovery.rtt.smoothed(),
+            unloaded: self.recovery.unloaded_rtt(),
             loss: self.recovery.loss(),
             rate: self.recovery.controller().pacing_rate(),
         }
