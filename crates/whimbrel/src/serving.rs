@@ -152,7 +152,7 @@ impl Serving {
         to: &mut Connection,
     ) -> bool {
         let (mut taken, before) = (0, to.dropped_packets());
-        while taken < RUN && !watch.is_over() && self.turns.next_from(turn) == Some(from) {
+        while taken < RUN && !watch.is_over() && self.turns.is_next_from(turn, &from) {
             let Some(routed) = self.turns.take(turn) else { break };
             deliver(shared, watch.now, routed, to);
             taken += 1;
@@ -200,6 +200,7 @@ pub(crate) fn serve_at_once(shared: &EndpointShared, now: Time, handle: Handle, 
 
 /// Passes something to a connection, whose lock the caller holds. If the key of its peer is revoked from now on, the
 /// revocation ends the connection afterwards.
+#[inline]
 fn deliver(shared: &EndpointShared, now: Time, routed: Routed, to: &mut Connection) {
     #[cfg(test)]
     crate::clock::ahead::pass(tests::COST.get());

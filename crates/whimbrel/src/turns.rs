@@ -126,6 +126,7 @@ impl<T> Turns<T> {
     }
 
     /// Adds a datagram to its lane. Drops it if memory is short and the lane has more than its share.
+    #[inline]
     pub(crate) fn push(&mut self, lane: usize, from: SocketAddr, size: usize, item: T) {
         let weight = size + OVERHEAD;
         if self.held + weight > MOST_HELD && !self.make_room(lane, weight) {
@@ -199,6 +200,7 @@ impl<T> Turns<T> {
     }
 
     /// Takes the next datagram from the lane whose turn it is.
+    #[inline]
     pub(crate) fn take(&mut self, turn: Turn) -> Option<T> {
         let (_, weight, item) = self.lanes[turn.lane].queue.pop_front()?;
         self.on_left(turn.lane, weight);
@@ -208,6 +210,12 @@ impl<T> Turns<T> {
     /// Returns the source address of the next datagram of the turn.
     pub(crate) fn next_from(&self, turn: Turn) -> Option<SocketAddr> {
         self.lanes[turn.lane].queue.front().map(|(from, ..)| *from)
+    }
+
+    /// Returns whether the next datagram of the turn is from this address.
+    #[inline]
+    pub(crate) fn is_next_from(&self, turn: Turn, source: &SocketAddr) -> bool {
+        self.lanes[turn.lane].queue.front().is_some_and(|(from, ..)| from == source)
     }
 
     /// Records whether any of the datagrams from an address in this turn was genuine.

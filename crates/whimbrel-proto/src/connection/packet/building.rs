@@ -12,6 +12,8 @@ pub(in crate::connection) struct Building {
     doubling: bool,
     /// Whether the packet retransmits lost data.
     resending: bool,
+    /// Whether the packet is a source symbol, so that repair symbols protect it.
+    coded: bool,
     sack: Option<Box<Sack>>,
     carried: Vec<Carried>,
     blocks: Vec<SentBlock>,
@@ -26,7 +28,7 @@ impl Building {
     /// Begins a packet that may carry data.
     pub(in crate::connection) fn begin(&mut self) {
         self.blocks.clear();
-        self.resending = false;
+        (self.resending, self.coded) = (false, false);
     }
 
     /// Notes whether the data that goes into the packet first is lost data.
@@ -36,6 +38,11 @@ impl Building {
 
     pub(in crate::connection) fn is_resending(&self) -> bool {
         self.resending
+    }
+
+    /// Notes that the packet is a source symbol.
+    pub(in crate::connection) fn on_coded(&mut self) {
+        self.coded = true;
     }
 
     /// Notes that data is sent once more without a sign that it was lost.
@@ -48,9 +55,10 @@ impl Building {
         self.doubling &= waits;
     }
 
-    /// Returns what kind of repetition the packet is, if it is one.
+    /// Returns what kind of repetition the packet is, if it is one. Where repair symbols stand in for a packet, a second
+    /// copy is of no more use.
     pub(in crate::connection) fn spare(&self) -> Option<Spare> {
-        match (self.doubling, self.resending) {
+        match (self.doubling || self.coded, self.resending) {
             (true, _) => Some(Spare::Doubled),
             (false, true) => Some(Spare::Again),
             (false, false) => None,

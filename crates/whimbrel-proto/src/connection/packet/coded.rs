@@ -45,7 +45,15 @@ impl Connection {
         let budget = f64::from(self.config.repair_budget) / 100.0;
         let most = if urgent { budget.max(MOST_URGENT) } else { budget };
         let plan = Plan { left, half, loss: recovery.loss(), most };
-        self.coding.code(now, &plan, out, mark, reserved);
+        if self.coding.code(now, &plan, out, mark, reserved) {
+            self.building.on_coded();
+        }
+    }
+
+    /// Returns by when a message must expire for it to be vain to send its lost parts again on this path: they would
+    /// arrive later, and repair symbols may have stood in for them. `None`: no messages are protected by any.
+    pub(in crate::connection) fn resent_in_vain(&self, now: Time, at: At) -> Option<Time> {
+        self.coding.is_armed(now).then(|| now + self.paths[at].recovery.rtt.smoothed() / 2)
     }
 
     /// Writes a repair symbol that is due. Returns false if there is none, or no room for it.

@@ -125,6 +125,11 @@ pub(super) struct Plan {
 }
 
 impl Coding {
+    /// Returns whether messages that repair symbols protect were sent lately.
+    pub(super) fn is_armed(&self, now: Time) -> bool {
+        self.0.as_ref().is_some_and(|state| state.armed_until > now)
+    }
+
     /// Returns how many bytes of a packet are to be left, so that it can be a source symbol. `None`: it cannot.
     pub(super) fn reserve(&self, now: Time) -> Option<usize> {
         let state = self.0.as_ref().filter(|state| state.armed_until > now)?;
@@ -192,12 +197,20 @@ impl Coding {
     }
 
     /// Makes what was written from `mark` on a source symbol. `reserved`: what was left for that.
-    pub(super) fn code(&mut self, now: Time, plan: &Plan, out: &mut Vec<u8>, mark: usize, reserved: usize) {
+    /// Returns whether it is one.
+    pub(super) fn code(
+        &mut self,
+        now: Time,
+        plan: &Plan,
+        out: &mut Vec<u8>,
+        mark: usize,
+        reserved: usize,
+    ) -> bool {
         let Plan { left, half, loss, most } = *plan;
         let state = self.0.get_or_insert_default();
         state.armed_until = now + ARMED;
         if reserved == 0 || out.len() == mark {
-            return;
+            return false;
         }
         let useful = left.saturating_sub(half);
         let number = state.encoder.push(now, useful, &out[mark..]);
@@ -217,6 +230,7 @@ impl Coding {
         let mut head = Vec::with_capacity(reserved);
         write_source(number, &[], &mut Writer::new(&mut head, reserved));
         out.splice(mark..mark, head);
+        true
     }
 
     /// Writes a repair symbol that is due. Returns false if there is none, or no room for it.

@@ -124,7 +124,7 @@ impl Connection {
                 if eliciting {
                     self.paths[at].traffic.on_eliciting(size);
                 }
-                self.on_arrival(now, at, newest, Origin { from, to, size, number });
+                self.on_arrival(now, at, newest, &Origin { from, to, size, number });
                 self.compare_received(now);
             }
             Err(misbehaved) => self.on_misbehaved(now, misbehaved),
@@ -170,7 +170,7 @@ impl Connection {
     }
 
     /// Handles what an authentic packet shows beside its blocks: that the peer is alive, and where it is.
-    fn on_arrival(&mut self, now: Time, at: At, newest: bool, origin: Origin) {
+    fn on_arrival(&mut self, now: Time, at: At, newest: bool, origin: &Origin) {
         self.on_answer_from(now, at, origin.from);
         if self.ending.is_over() {
             return;
@@ -236,8 +236,8 @@ impl Connection {
     }
 
     /// Challenges the address that a packet came from, unless it is the path's own.
-    fn challenge_origin(&mut self, now: Time, at: At, origin: Origin, own: bool) {
-        let Origin { from, to, size, number } = origin;
+    fn challenge_origin(&mut self, now: Time, at: At, origin: &Origin, own: bool) {
+        let Origin { from, to, size, number } = *origin;
         let path = &mut self.paths[at];
         if path.remote() == from {
             return;

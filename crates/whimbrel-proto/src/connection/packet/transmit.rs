@@ -402,6 +402,7 @@ impl Connection {
                 let reserved = if mends { 0 } else { self.coding_reserve(now) };
                 let mark = writer.len();
                 let mut writer = Writer::new(out, end - reserved.min(end - mark));
+                self.session.resend_beyond(self.resent_in_vain(now, at));
                 let session = &mut self.session;
                 self.building.carry(|carried| {
                     if mends {

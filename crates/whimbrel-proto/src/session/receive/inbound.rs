@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::inbox::Unread;
-use super::receiving::{NumberState, Partial, RecvDomain};
+use super::receiving::{Inserted, NumberState, Partial, RecvDomain};
 use super::run::Run;
 use crate::expected::Expected;
 use crate::mutants::{Mutant, planted};
@@ -77,8 +77,9 @@ impl Session {
         if !(head.begins() && head.ends()) {
             // Copied in place: sharing the packet would cost two atomic operations that wait for all earlier writes.
             let part = &reader.peek()[..length];
-            self.on_part(now, slot, domain, &head, part, early)?;
-            self.weigh(slot);
+            if self.on_part(now, slot, domain, &head, part, early)? != Inserted::Bytes {
+                self.weigh(slot);
+            }
             reader.skip(length as u64)?;
             return Ok(());
         }
@@ -383,15 +384,18 @@ impl Session {
         head: &DataHead,
         part: &[u8],
         early: bool,
-    ) -> Result<(), PeerMisbehaved> {
+    ) -> Result<Inserted, PeerMisbehaved> {
         let (longest, number) = (self.longest(), head.number);
         let end = head.offset + part.len() as u64;
-        let Some(state) = self.recv_state(slot, domain) else { return Ok(()) };
+        let Some(Stream { content, recv_credit, .. }) = self.streams.held_mut(slot) else {
+            return Ok(Inserted::Bytes);
+        };
+        let Some(state) = content.receiving_mut(domain).expected(DOMAIN) else { return Ok(Inserted::Bytes) };
         state.check(number)?;
         let standing = state.standing(number);
         if standing == NumberState::Finished {
             self.accounting.stats.duplicates += 1;
-            return Ok(());
+            return Ok(Inserted::Bytes);
         }
         let partial = state.partial.entry(number).or_default();
         let claimed = if head.ends() { Some(end) } else { head.message_length };
@@ -404,21 +408,26 @@ impl Session {
             partial.extras = Some(head.extras);
         }
         if standing == NumberState::Late {
-            return self.on_late_part(slot, domain, number, charge);
+            self.on_late_part(slot, domain, number, charge)?;
+            return Ok(Inserted::Memory);
         }
         let expected = partial.length.unwrap_or(end);
-        self.charge(slot, charge)?;
-        let Some(halves) = self.streams.messages_mut(slot) else { return Ok(()) };
-        let Some(state) = halves.receiving_mut(domain).expected(DOMAIN) else { return Ok(()) };
+        // It is charged first, so nothing is allocated beyond the credit.
+        self.account.received.charge(charge)?;
+        let is_unread = recv_credit.charge(charge, longest + MESSAGE_CHARGE)?;
         let spares = &mut self.incoming.spares;
-        let finished = state.insert_part(number, head.offset, part, expected, spares, head.ends())?;
+        let inserted = state.insert_part(number, head.offset, part, expected, spares, head.ends())?;
+        let finished = if inserted == Inserted::Whole { state.take_partial(number) } else { None };
+        if is_unread {
+            self.on_unread(slot);
+        }
         if let Some(Partial { assembly, extras: Some(extras), early, .. }) = finished {
             let head = DataHead { extras, ..*head };
             let whole = message(&head, number, assembly.into_bytes(&mut self.incoming.spares), early, domain);
             let latest = latest_reliable(&DataHead { number, ..head }, extras.latest_reliable);
             self.on_whole(now, slot, domain, whole, latest);
         }
-        Ok(())
+        Ok(inserted)
     }
 
     /// Handles a part of a message that was passed over. Only its charge matters, and that only once.

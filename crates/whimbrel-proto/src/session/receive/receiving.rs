@@ -37,6 +37,17 @@ pub(in crate::session) struct Partial {
     pub(in crate::session) forgotten: bool,
 }
 
+/// What a part changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::session) enum Inserted {
+    /// Nothing but the bytes in a buffer that was there.
+    Bytes,
+    /// The memory that is held.
+    Memory,
+    /// The message is whole.
+    Whole,
+}
+
 /// The state of a message number at the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::session) enum NumberState {
@@ -188,7 +199,7 @@ impl RecvDomain {
         }
     }
 
-    /// Inserts a part of a message, of which `expected` bytes are known. Returns the message if that makes it whole.
+    /// Inserts a part of a message, of which `expected` bytes are known.
     pub(in crate::session) fn insert_part(
         &mut self,
         number: u64,
@@ -197,17 +208,22 @@ impl RecvDomain {
         expected: u64,
         spares: &mut Spares,
         is_last: bool,
-    ) -> Result<Option<Partial>, PeerMisbehaved> {
-        let Some(partial) = self.partial.get_mut(&number).expected(BEGUN) else { return Ok(None) };
+    ) -> Result<Inserted, PeerMisbehaved> {
+        let Some(partial) = self.partial.get_mut(&number).expected(BEGUN) else {
+            return Ok(Inserted::Memory);
+        };
         let before = partial.assembly.memory();
         partial.assembly.prepare(expected, spares);
         let shift = u64::from(planted(Mutant::FragmentOffByOne) && offset > 0 && !is_last);
         let inserted = partial.assembly.insert(offset + shift, part, expected);
-        self.kept = self.kept - before + partial.assembly.memory();
+        let after = partial.assembly.memory();
+        self.kept = self.kept - before + after;
         inserted?;
         let early_end = planted(Mutant::DeliveredBeforeWhole) && is_last;
-        let whole = partial.length.is_some_and(|length| early_end || partial.assembly.is_whole(length));
-        Ok(if whole { self.take_partial(number) } else { None })
+        if partial.length.is_some_and(|length| early_end || partial.assembly.is_whole(length)) {
+            return Ok(Inserted::Whole);
+        }
+        Ok(if after == before { Inserted::Bytes } else { Inserted::Memory })
     }
 
     /// Removes and returns what is known of a message in parts.

@@ -97,6 +97,11 @@ impl Session {
         Flow::Full
     }
 
+    /// Has lost parts be sent again only of messages that expire later than this. `None`: of all.
+    pub(crate) fn resend_beyond(&mut self, expiry: Option<Time>) {
+        self.retransmit.in_vain = expiry.unwrap_or(Time::ZERO);
+    }
+
     fn resend_parts(
         &mut self,
         key: DomainKey,
@@ -104,13 +109,17 @@ impl Session {
         out: &mut Writer<'_>,
         carried: &mut Vec<Carried>,
     ) -> Flow {
+        let in_vain = self.retransmit.in_vain;
         let Some(stream) = self.streams.still(key).map(|stream| stream.id.0) else { return Flow::Go };
         let Some(domain) = self.streams.still_sending_mut(key) else { return Flow::Go };
         loop {
             let Some((offset, len)) = domain.parts_mut(number).and_then(|parts| parts.peek_lost()) else {
                 return Flow::Go;
             };
-            let Some(item) = domain.get(number).filter(|item| item.is_live()) else { return Flow::Go };
+            let Some(item) = domain.get(number).filter(|item| item.is_live() && item.expires > in_vain)
+            else {
+                return Flow::Go;
+            };
             let head = head_of(domain, &self.accounting, stream, number, item, offset);
             let (taken, flow) =
                 write_part(head, &item.payload[offset as usize..], len as usize, item.length, out);

@@ -36,6 +36,8 @@ pub(in crate::session) struct Retransmit {
     /// The first end of a lifetime of the messages whose parts were sent since this was taken, and whether one of them is
     /// urgent.
     pub(in crate::session) expiring_parts: Option<(Time, bool)>,
+    /// Lost parts of messages that expire by this time are not sent again.
+    pub(in crate::session) in_vain: Time,
     /// Number of extra copies for messages that could not be retransmitted in time. 0: there are no such messages.
     pub(in crate::session) pressed: u8,
     /// Runs with such messages, kept to find out whether the copies were useful.
