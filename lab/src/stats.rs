@@ -71,6 +71,10 @@ pub(crate) fn sorted(values: impl IntoIterator<Item = f64>) -> Vec<f64> {
 pub(crate) fn percentile(ascending: &[f64], share: f64) -> Option<f64> {
     let place = share.clamp(0.0, 1.0) * ascending.len().checked_sub(1)? as f64;
     let (below, above) = (ascending[place.floor() as usize], ascending[place.ceil() as usize]);
+    // Between two infinite values, such as those of trials that failed, there is no difference to take a part of.
+    if below == above {
+        return Some(below);
+    }
     Some(below + (above - below) * place.fract())
 }
 
@@ -106,6 +110,7 @@ mod tests {
         }
         assert_eq!(percentile(&[], 0.5), None);
         assert_eq!(percentile(&[5.0], 0.99), Some(5.0));
+        assert_eq!(percentile(&[5.0, f64::INFINITY, f64::INFINITY], 1.0), Some(f64::INFINITY));
     }
 
     #[test]

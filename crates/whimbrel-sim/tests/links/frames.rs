@@ -48,7 +48,13 @@ struct Video {
 
 impl Default for Video {
     fn default() -> Self {
-        Self { mbit: 10.0, rtt: 100.0, lifetime: LIFETIME, priority: 100, service: Service::UnreliableUnsequenced }
+        Self {
+            mbit: 10.0,
+            rtt: 100.0,
+            lifetime: LIFETIME,
+            priority: 100,
+            service: Service::UnreliableUnsequenced,
+        }
     }
 }
 

@@ -117,6 +117,51 @@ fn a_path_that_comes_and_goes_is_left_alone() {
 }
 
 #[test]
+fn data_does_not_return_to_a_path_that_is_now_slower() {
+    let mut pair = two(2, one_at_a_time(), ALIKE, ALIKE);
+    let (network, _, other) = usual(&mut pair, End::Client);
+    let before = changes(&mut pair, End::Client).len();
+    pair.relink_over(network, DARK);
+    talk(&mut pair, 3 * SECOND);
+    pair.relink_over(network, "rate=10mbit,delay=150ms,queue=100ms");
+    talk(&mut pair, 8 * SECOND);
+    assert_eq!(changes(&mut pair, End::Client)[before..], [other]);
+}
+
+/// It is silent for less than a path that has failed, but most of the time.
+#[test]
+fn a_path_that_is_held_most_of_the_time_is_left() {
+    for end in End::BOTH {
+        let mut pair = two(5, one_at_a_time(), ALIKE, ALIKE);
+        let (network, _, other) = usual(&mut pair, end);
+        let before = changes(&mut pair, end).len();
+        for _ in 0..20 {
+            pair.relink_over(network, DARK);
+            talk(&mut pair, 300 * MS);
+            pair.relink_over(network, ALIKE);
+            talk(&mut pair, 100 * MS);
+        }
+        assert_eq!(changes(&mut pair, end)[before..], [other], "{end:?}");
+        assert_eq!(primary(&mut pair, end), other, "{end:?}");
+    }
+}
+
+#[test]
+fn a_wish_for_a_path_that_is_held_waits_for_it() {
+    let mut pair = two(6, one_at_a_time(), ALIKE, ALIKE);
+    let (network, usual, _) = usual(&mut pair, End::Client);
+    let before = changes(&mut pair, End::Client).len();
+    pair.relink_over(network, DARK);
+    talk(&mut pair, 150 * MS);
+    let now = pair.now();
+    pair.connection(End::Client).set_primary(now, usual).expect("it is there");
+    talk(&mut pair, 50 * MS);
+    pair.relink_over(network, ALIKE);
+    talk(&mut pair, 3 * SECOND);
+    assert_eq!(changes(&mut pair, End::Client)[before..], []);
+}
+
+#[test]
 fn a_network_that_returns_with_another_path_is_known_again() {
     let mut pair = two(4, one_at_a_time(), ALIKE, ALIKE);
     let usual = primary(&mut pair, End::Client);

@@ -47,13 +47,21 @@ fn parts(record: &Record) -> String {
 fn goals(record: &Record) -> String {
     let mut text = "Goals, set beforehand:\n\n| goal | reached | |\n|---|---|---|\n".to_owned();
     let mut row = |goal: &str, reached: Option<f64>, least: f64| {
-        let verdict = if reached.is_some_and(|reached| reached >= least) { "yes" } else { "**no**" };
+        let verdict = match reached {
+            None => "-",
+            Some(reached) if reached >= least => "yes",
+            Some(_) => "**no**",
+        };
         writeln!(text, "| {goal} | {} | {verdict} |", cell(reached, 3)).ok();
     };
     for condition in [BESIDE_CUBIC, BESIDE_BBR, FOUR] {
-        let parts = Company::of(record, condition, OURS).into_iter().map(|draw| draw.least());
-        let goal = format!("{condition}: at least a third of what each flow could expect, on every draw");
-        row(&goal, parts.reduce(f64::min), THIRD);
+        let draws = Company::of(record, condition, OURS);
+        let goal = format!(
+            "{condition}: at least a third of what each flow could expect, on every draw ({} of {}; on the others, a flow failed alone)",
+            draws.len(),
+            record.samples.iter().filter(|sample| sample.condition == condition && sample.peer == OURS).count()
+        );
+        row(&goal, draws.iter().map(Company::least).reduce(f64::min), THIRD);
     }
     let samples = record.samples.iter();
     let four = samples.filter(|sample| sample.condition == FOUR && sample.peer == OURS);

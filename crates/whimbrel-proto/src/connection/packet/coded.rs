@@ -50,10 +50,15 @@ impl Connection {
         }
     }
 
-    /// Returns by when a message must expire for it to be vain to send its lost parts again on this path: they would
-    /// arrive later, and repair symbols may have stood in for them. `None`: no messages are protected by any.
-    pub(in crate::connection) fn resent_in_vain(&self, now: Time, at: At) -> Option<Time> {
-        self.coding.is_armed(now).then(|| now + self.paths[at].recovery.rtt.smoothed() / 2)
+    /// Returns by when a message must expire for it to be vain to send its lost parts again: they would arrive later on
+    /// any path, and repair symbols may have stood in for them. `None`: no messages are protected by any.
+    pub(in crate::connection) fn resent_in_vain(&self, now: Time) -> Option<Time> {
+        if !self.coding.is_armed(now) {
+            return None;
+        }
+        let usable = self.paths.all().filter(|at| self.is_at_hand(*at));
+        let fastest = usable.map(|at| self.paths[at].recovery.rtt.smoothed()).min();
+        Some(now + fastest.unwrap_or_default() / 2)
     }
 
     /// Writes a repair symbol that is due. Returns false if there is none, or no room for it.

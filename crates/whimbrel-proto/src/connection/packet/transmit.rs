@@ -396,13 +396,13 @@ impl Connection {
             && !self.write_echoes(at, end - body, &mut writer);
         if occasion != Occasion::Sack && data {
             let repeats = self.repeats(at, occasion);
+            self.session.resend_beyond(self.resent_in_vain(now));
             self.building.on_data(self.session.has_lost());
             let mends = self.mender() == Some(at);
             if !full {
                 let reserved = if mends { 0 } else { self.coding_reserve(now) };
                 let mark = writer.len();
                 let mut writer = Writer::new(out, end - reserved.min(end - mark));
-                self.session.resend_beyond(self.resent_in_vain(now, at));
                 let session = &mut self.session;
                 self.building.carry(|carried| {
                     if mends {

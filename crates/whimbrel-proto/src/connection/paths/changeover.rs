@@ -30,6 +30,8 @@ pub(in crate::connection) struct Changeover {
     told: Option<PathId>,
     /// Since when another path has been clearly faster than the primary.
     slower: Option<Time>,
+    /// When data last returned to a path that was only held.
+    resumed: Option<Time>,
 }
 
 /// The primary path that failed. It is also known by its addresses: a network that comes back may have another path,
@@ -62,10 +64,10 @@ impl Left {
         paths.by_id(self.id).filter(open).or_else(|| paths.all().filter(open).find(alike))
     }
 
-    /// Returns whether the path may be heard again at any moment.
+    /// Returns whether the path is silent, and may be heard again at any moment.
     fn may_be_held(&self, now: Time, paths: &Paths) -> bool {
-        let open = |at: At| paths[at].lifecycle.state() != PathState::Closed;
-        now.since(self.since) < HELD && paths.by_id(self.id).is_some_and(open)
+        let silent = |at: At| matches!(paths[at].lifecycle.state(), PathState::Suspect | PathState::Down);
+        now.since(self.since) < HELD && paths.by_id(self.id).is_some_and(silent)
     }
 
     fn ask_at(&self) -> Option<Time> {
@@ -92,8 +94,11 @@ impl Changeover {
     pub(in crate::connection) fn on_works(&mut self, now: Time, is_main: bool, path: &Path) -> bool {
         let Some(left) = &mut self.left else { return false };
         let works = *left.works.get_or_insert(now);
-        if left.id == path.id() && works.since(left.since) < HELD && !left.told {
-            self.left = None;
+        let held = works.since(left.since);
+        // A path that is held for longer than it worked before would never be left.
+        let worked = self.resumed.is_none_or(|resumed| left.since.since(resumed) >= held);
+        if left.id == path.id() && held < HELD && !left.told && worked {
+            (self.left, self.resumed) = (None, Some(now));
             return true;
         }
         if !is_main && path.recovery.last_heard() < works + left.patience {
@@ -101,6 +106,8 @@ impl Changeover {
         }
         (self.patience, self.returned) = (left.patience, Some(now));
         self.left = None;
+        // It does not take over from a path that is clearly faster.
+        self.slower = Some(Time::ZERO);
         true
     }
 
@@ -113,9 +120,27 @@ impl Changeover {
 
     /// Records whether another path is clearly faster than the primary. Returns whether it has been for long enough.
     pub(in crate::connection) fn is_slower_for_long(&mut self, now: Time, slower: bool) -> bool {
+        if self.stands_in() {
+            return false;
+        }
         let since = slower.then(|| self.slower.unwrap_or(now));
         self.slower = since;
         since.is_some_and(|since| now.since(since) >= HELD)
+    }
+
+    /// Records that the primary path is another one, or the only one.
+    pub(in crate::connection) fn on_changed(&mut self) {
+        self.slower = None;
+    }
+
+    /// Returns whether the primary only stands in for a path that may be held.
+    fn stands_in(&self) -> bool {
+        self.left.as_ref().is_some_and(|left| !left.told)
+    }
+
+    /// Returns whether another path has stood in for the primary since then.
+    pub(in crate::connection) fn stood_in(&self, since: Time) -> bool {
+        self.stands_in() || self.resumed.is_some_and(|resumed| resumed >= since)
     }
 
     /// Returns the primary path as the application knows it. None: it has never changed.
@@ -140,11 +165,15 @@ impl Changeover {
         self.told.is_some() && self.told.replace(primary) != Some(primary)
     }
 
-    /// Forgets the failed path, because one of the ends chose a primary.
-    pub(in crate::connection) fn forget(&mut self) {
+    /// Forgets the failed path, because one of the ends chose a primary. If it chose that path, it is still awaited.
+    pub(in crate::connection) fn on_wish(&mut self, wished: PathId) {
+        if self.left.as_ref().is_some_and(|left| left.id == wished) {
+            return;
+        }
         if self.left.take().is_some() {
             self.returned = None;
         }
+        self.slower = None;
     }
 
     /// Returns the path that failed, if it is to be probed now. Only a path that carries something shows whether it

@@ -20,7 +20,7 @@ impl Connection {
         }
         self.paths.by_id(id).ok_or(SetPrimaryError::NoPath)?;
         self.steering.choice.wish(id, false);
-        self.steering.changeover.forget();
+        self.steering.changeover.on_wish(id);
         self.control.set_primary(id, self.steering.choice.next);
         self.steering.choice.next += 1;
         self.review(now);
@@ -41,7 +41,9 @@ impl Connection {
         if sequence >= self.steering.choice.next || crosses {
             self.steering.choice.next = sequence + 1;
             self.steering.choice.wish(path, true);
-            self.steering.changeover.forget();
+            if self.paths.by_id(path).is_some() {
+                self.steering.changeover.on_wish(path);
+            }
             self.review(now);
         }
         Ok(())
@@ -63,9 +65,13 @@ impl Connection {
             return;
         }
         let main = self.primary();
-        self.steering.choice.span_began = now;
+        let began = std::mem::replace(&mut self.steering.choice.span_began, now);
         let got: Vec<(At, u64)> =
             self.paths.all().map(|at| (at, self.paths[at].traffic.take_eliciting())).collect();
+        if self.steering.changeover.stood_in(began) {
+            // A path that was held has brought less for that alone.
+            return;
+        }
         let by_main = got.iter().find(|(at, _)| *at == main).map_or(0, |(_, bytes)| *bytes);
         let eligible = |at: At| self.is_at_hand(at) && self.rank(at) <= self.rank(main);
         let best =

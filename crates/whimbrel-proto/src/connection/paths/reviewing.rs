@@ -11,12 +11,14 @@ use crate::recovery::Fate;
 impl Connection {
     /// Judges every path by its recovery state, moves what is in flight on one that fails, and chooses the primary.
     pub(in crate::connection) fn review(&mut self, now: Time) {
+        self.steering.changeover.knows(self.paths[self.paths.main()].id());
         if self.paths.len() == 1
             && self.is_affordable(self.paths.main())
             && self.paths[self.paths.main()].lifecycle.state() == PathState::Active
         {
             self.check_reachable(now);
             if self.activity.unreachable_since.is_none() {
+                self.steering.changeover.on_changed();
                 self.tell_primary(now);
                 return;
             }
@@ -37,8 +39,8 @@ impl Connection {
         let incumbent = self.incumbent(now);
         let wished = self.wished();
         let best = wished.map_or_else(|| self.best(now, incumbent), At::index);
-        self.steering.changeover.knows(self.paths[before].id());
         if self.paths.set_main(best) {
+            self.steering.changeover.on_changed();
             self.note_primary(self.why_primary(before, incumbent, wished));
         }
         self.tell_primary(now);

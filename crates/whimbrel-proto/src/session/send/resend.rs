@@ -100,6 +100,19 @@ impl Session {
     /// Has lost parts be sent again only of messages that expire later than this. `None`: of all.
     pub(crate) fn resend_beyond(&mut self, expiry: Option<Time>) {
         self.retransmit.in_vain = expiry.unwrap_or(Time::ZERO);
+        while let Some(Lost::Parts { key, number }) = self.retransmit.lost.front().copied()
+            && self
+                .streams
+                .still_sending(key)
+                .and_then(|domain| domain.get(number))
+                .is_some_and(|item| self.is_in_vain(item))
+        {
+            self.retransmit.lost.pop_front();
+        }
+    }
+
+    fn is_in_vain(&self, item: &SendItem) -> bool {
+        item.expires <= self.retransmit.in_vain
     }
 
     fn resend_parts(
