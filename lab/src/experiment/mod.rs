@@ -54,6 +54,7 @@ use std::pin::Pin;
 
 use crate::job::Job;
 use crate::machine::PeerNote;
+use crate::report::goal::Goal;
 use crate::report::plot::Plot;
 use crate::sample::{Metrics, Record};
 use crate::{carrier, condition, peer, testbed};
@@ -91,6 +92,12 @@ pub(crate) trait Experiment: Sync {
     fn cost(&self, case: &Case, seed: u64) -> Cost {
         let _ = seed;
         case.cost
+    }
+
+    /// Returns the goals that compare trials of the same seed. The page and the summary say which were met.
+    fn goals(&self, record: &Record) -> Vec<Goal> {
+        let _ = record;
+        Vec::new()
     }
 
     /// Returns what the page says below its tables, as Markdown: findings that compare trials of the same seed.

@@ -2,6 +2,7 @@
 
 mod agreement;
 mod chart;
+pub(crate) mod goal;
 pub(crate) mod late;
 mod page;
 pub(crate) mod plot;

@@ -1,6 +1,7 @@
 //! The table of the summary. Each experiment has a row with its main figure and the targets set for it.
 
 use super::agreement;
+use super::goal::Goal;
 use super::table::{Group, LATE, around, best, groups};
 use crate::experiment::{Better, Column, Experiment};
 use crate::sample::Record;
@@ -188,8 +189,9 @@ fn verdict(
 ) -> (String, String) {
     let columns = experiment.columns();
     if let Some(first) = headline.targets.first() {
-        let met: Vec<bool> =
-            headline.targets.iter().filter_map(|target| target.met(experiment, groups)).collect();
+        let goals = experiment.goals(record);
+        let targets = headline.targets.iter().map(|target| target.met(experiment, groups));
+        let met: Vec<bool> = targets.chain(goals.iter().map(Goal::met)).flatten().collect();
         let word = match first.met(experiment, groups) {
             Some(true) => "yes",
             Some(false) => "**no**",

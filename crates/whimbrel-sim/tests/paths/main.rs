@@ -13,6 +13,7 @@ mod one_way;
 mod primary;
 mod probes;
 mod rebinds;
+mod resent;
 mod shared;
 mod slower;
 

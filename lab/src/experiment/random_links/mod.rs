@@ -11,6 +11,7 @@ use super::measure::queue_columns;
 use super::{About, Case, Column, Cost, Experiment, Options, Trial, few};
 use crate::flow::Flow;
 use crate::job::{Job, Want};
+use crate::report::goal::Goal;
 use crate::sample::{Metrics, Record};
 use crate::stats::percentile;
 use crate::testbed::{LinkPlan, Testbed};
@@ -145,6 +146,10 @@ impl Experiment for RandomLinks {
 
     fn limit(&self, _: &str, _: &str) -> Option<f64> {
         None
+    }
+
+    fn goals(&self, record: &Record) -> Vec<Goal> {
+        findings::goals(record)
     }
 
     fn findings(&self, record: &Record) -> Vec<String> {

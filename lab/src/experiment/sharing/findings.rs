@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::company::Company;
 use super::{ALONE, BESIDE_BBR, BESIDE_CUBIC, CASES, FOUR, JAIN, OURS, drawn, sharers};
+use crate::report::goal::{Goal, table};
 use crate::sample::Record;
 use crate::stats::{percentile, sorted};
 
@@ -14,7 +15,7 @@ const WORST: usize = 10;
 
 /// Returns all findings, as Markdown.
 pub(super) fn all(record: &Record) -> Vec<String> {
-    vec![parts(record), goals(record), worst(record)]
+    vec![parts(record), table(&goals(record)), worst(record)]
 }
 
 /// Quantiles of each flow's share of what it could expect.
@@ -44,35 +45,42 @@ fn parts(record: &Record) -> String {
 }
 
 /// The goals that were set before anything was measured.
-fn goals(record: &Record) -> String {
-    let mut text = "Goals, set beforehand:\n\n| goal | reached | |\n|---|---|---|\n".to_owned();
-    let mut row = |goal: &str, reached: Option<f64>, least: f64| {
-        let verdict = match reached {
-            None => "-",
-            Some(reached) if reached >= least => "yes",
-            Some(_) => "**no**",
-        };
-        writeln!(text, "| {goal} | {} | {verdict} |", cell(reached, 3)).ok();
+pub(super) fn goals(record: &Record) -> Vec<Goal> {
+    let of = |condition: &'static str| {
+        let samples = record.samples.iter();
+        samples.filter(move |sample| sample.condition == condition && sample.peer == OURS)
     };
-    for condition in [BESIDE_CUBIC, BESIDE_BBR, FOUR] {
-        let draws = Company::of(record, condition, OURS);
-        let goal = format!(
-            "{condition}: at least a third of what each flow could expect, on every draw ({} of {}; on the others, a flow failed alone)",
-            draws.len(),
-            record.samples.iter().filter(|sample| sample.condition == condition && sample.peer == OURS).count()
-        );
-        row(&goal, draws.iter().map(Company::least).reduce(f64::min), THIRD);
-    }
-    let samples = record.samples.iter();
-    let four = samples.filter(|sample| sample.condition == FOUR && sample.peer == OURS);
-    let indices = four.map(|sample| {
+    let mut goals: Vec<_> = [BESIDE_CUBIC, BESIDE_BBR, FOUR]
+        .into_iter()
+        .map(|condition| {
+            let draws = Company::of(record, condition, OURS);
+            let words = format!(
+                "{condition}: at least a third of what each flow could expect, on every draw ({} of {}; on the others, a flow failed alone)",
+                draws.len(),
+                of(condition).count()
+            );
+            Goal::least(words, draws.iter().map(Company::least).reduce(f64::min), "", THIRD)
+        })
+        .collect();
+    let indices = sorted(of(FOUR).map(|sample| {
         let metrics = sample.result.as_ref().ok();
         metrics.and_then(|metrics| metrics.values.get(JAIN).copied()).unwrap_or(0.0)
-    });
-    let indices = sorted(indices);
-    row("four of ours: Jain's index at least 0.9 at the worst", percentile(&indices, 0.0), 0.9);
-    row("four of ours: Jain's index at least 0.97 in the median", percentile(&indices, 0.5), 0.97);
-    text
+    }));
+    goals.extend([
+        Goal::least(
+            "four of ours: Jain's index at least 0.9 at the worst",
+            percentile(&indices, 0.0),
+            "",
+            0.9,
+        ),
+        Goal::least(
+            "four of ours: Jain's index at least 0.97 in the median",
+            percentile(&indices, 0.5),
+            "",
+            0.97,
+        ),
+    ]);
+    goals
 }
 
 /// The draws on which somebody got the least.

@@ -11,6 +11,7 @@ use super::random_links::drawn;
 use super::{About, Case, Column, Cost, Experiment, Options, Trial};
 use crate::flow::Flow;
 use crate::job::Job;
+use crate::report::goal::Goal;
 use crate::sample::{Metrics, Record};
 use crate::stats::jain;
 use crate::testbed::{LinkPlan, Testbed};
@@ -123,6 +124,10 @@ impl Experiment for Sharing {
 
     fn limit(&self, _: &str, _: &str) -> Option<f64> {
         None
+    }
+
+    fn goals(&self, record: &Record) -> Vec<Goal> {
+        findings::goals(record)
     }
 
     fn findings(&self, record: &Record) -> Vec<String> {
