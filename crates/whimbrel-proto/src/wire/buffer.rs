@@ -1,5 +1,7 @@
 //! Cursors over packet bytes: a reader that cannot overrun, and a writer that knows how much room is left.
 
+use std::ops::Range;
+
 use bytes::Bytes;
 
 use super::Malformed;
@@ -16,6 +18,12 @@ impl Reader {
     /// Creates a reader at the start of `bytes`.
     pub fn new(bytes: Bytes) -> Self {
         Self { bytes, at: 0 }
+    }
+
+    /// Creates a reader of a part of `bytes`, up to its end.
+    pub(crate) fn within(mut bytes: Bytes, part: Range<usize>) -> Self {
+        bytes.truncate(part.end);
+        Self { at: part.start.min(bytes.len()), bytes }
     }
 
     /// Returns the length of the whole packet in bytes, read or not. A slice of the packet keeps this much memory alive.

@@ -112,7 +112,7 @@ impl Connection {
         let Some(index) = self.pending_id(datagram) else { return false };
         let pending = self.succession.pending(index);
         let at = pending.paths.main();
-        let opens = pending.open(now, Destination::Path(at), datagram.bytes.clone()).is_some();
+        let opens = pending.open(now, Destination::Path(at), &mut datagram.bytes.clone()).is_some();
         if opens && !pending.succession.is_refusal() && !self.ending.is_over() {
             let fresh = self.succession.take_pending(index);
             self.attach(now, fresh);

@@ -254,6 +254,11 @@ impl Coding {
         true
     }
 
+    #[inline]
+    pub(super) fn has_recovered(&self) -> bool {
+        self.0.as_ref().is_some_and(|state| !state.recovered.is_empty())
+    }
+
     pub(super) fn take_recovered(&mut self) -> Vec<Recovered> {
         let Some(state) = &mut self.0 else { return Vec::new() };
         state.stats.recovered += state.recovered.len() as u64;

@@ -1,6 +1,8 @@
 //! Receiving packets: header protection is removed, the packet is opened, and its blocks are handled.
 
-use bytes::{Buf, BytesMut};
+use std::ops::Range;
+
+use bytes::BytesMut;
 
 use super::coding::is_of_session;
 use super::notes::Notes;
@@ -34,11 +36,12 @@ struct Origin {
     number: u64,
 }
 
-/// An opened packet: its number and its blocks.
+/// An opened packet: its number, and where its blocks are.
+#[derive(Clone)]
 pub(in crate::connection) struct Plain {
     number: u64,
     early: bool,
-    blocks: BytesMut,
+    blocks: Range<usize>,
 }
 
 impl Connection {
@@ -81,11 +84,12 @@ impl Connection {
             self.figures.dropped.no_keys += 1;
             return;
         };
-        let Some(plain) = self.open(now, target, datagram.bytes) else { return };
+        let mut packet = datagram.bytes;
+        let Some(plain) = self.open(now, target, &mut packet) else { return };
         let at = match target {
             Destination::Path(at) => at,
             Destination::New(path) => {
-                self.introduce(path, &plain.blocks);
+                self.introduce(path, &packet[plain.blocks.clone()]);
                 match self.accept_path(now, path, from, to) {
                     Some(at) => at,
                     None => return,
@@ -111,7 +115,7 @@ impl Connection {
             self.pong.wait = self.pong.wait.saturating_mul(2);
         }
         let path = self.paths[at].id();
-        let taken = self.process(now, path, plain);
+        let taken = self.process(now, path, packet, plain);
         if let Some(observer) = &mut self.observer {
             observer.on_packet_received(now, path, number, size);
         }
@@ -159,7 +163,8 @@ impl Connection {
             _ => None,
         };
         let Some(Destination::Path(at)) = target else { return None };
-        let plain = self.open(now, Destination::Path(at), datagram.bytes)?;
+        let mut packet = datagram.bytes;
+        let plain = self.open(now, Destination::Path(at), &mut packet)?;
         let path = &mut self.paths[at];
         if path.received.is_duplicate(plain.number) {
             return None;
@@ -260,7 +265,7 @@ impl Connection {
         &mut self,
         now: Time,
         target: Destination,
-        mut packet: BytesMut,
+        packet: &mut [u8],
     ) -> Option<Plain> {
         if packet.len() < MIN_SEALED {
             self.figures.dropped.short += 1;
@@ -331,12 +336,10 @@ impl Connection {
             return None;
         }
         let head = head.len();
-        packet.advance(head);
-        packet.truncate(length);
         if !early && !self.peer.confirmed {
             self.on_confirmed(now);
         }
-        Some(Plain { number, early, blocks: packet })
+        Some(Plain { number, early, blocks: head..head + length })
     }
 
     /// Handles the first packet under the final keys, which proves the peer.
@@ -355,8 +358,14 @@ impl Connection {
     }
 
     /// Handles the blocks of one packet. Returns whether it asks for acknowledgement.
-    fn process(&mut self, now: Time, path: PathId, plain: Plain) -> Result<bool, PeerMisbehaved> {
-        let mut reader = Reader::new(plain.blocks.freeze());
+    fn process(
+        &mut self,
+        now: Time,
+        path: PathId,
+        packet: BytesMut,
+        plain: Plain,
+    ) -> Result<bool, PeerMisbehaved> {
+        let mut reader = Reader::within(packet.freeze(), plain.blocks);
         if reader.is_empty() {
             return Err(PeerMisbehaved::new(Cause::MissingField, "packet without blocks"));
         }
@@ -450,7 +459,9 @@ impl Connection {
                 _ => return Err(PeerMisbehaved::new(Cause::UnrecognizedBlock, "unknown block")),
             }
         }
-        self.take_recovered(now)?;
+        if self.coding.has_recovered() {
+            self.take_recovered(now)?;
+        }
         Ok(eliciting)
     }
 
