@@ -14,6 +14,18 @@ impl Backoff {
         Self(FIRST)
     }
 
+    /// The pause before the next broker is tried, of so many, after so many failures in a row. `left`: the last one ended
+    /// a session or sent its clients away, so all of them go to the next one now.
+    pub(super) fn before(&mut self, left: bool, failures: usize, brokers: usize) -> Duration {
+        if failures >= brokers {
+            self.next()
+        } else if left {
+            FIRST.mul_f64(random())
+        } else {
+            Duration::ZERO
+        }
+    }
+
     /// The next pause: half of it is random.
     pub(super) fn next(&mut self) -> Duration {
         let pause = self.0;
@@ -50,5 +62,23 @@ mod tests {
         }
         backoff.reset();
         assert!(backoff.next() <= FIRST);
+    }
+
+    #[test]
+    fn clients_that_a_broker_left_do_not_go_to_the_next_at_once() {
+        let pauses: Vec<_> = (0..1_000).map(|_| Backoff::new().before(true, 1, 2)).collect();
+        for fifth in 1..=5 {
+            let part = FIRST * (fifth - 1) / 5..=FIRST * fifth / 5;
+            let count = pauses.iter().filter(|pause| part.contains(pause)).count();
+            assert!((100..300).contains(&count), "{count} of 1,000 in {part:?}");
+        }
+    }
+
+    #[test]
+    fn a_broker_that_is_out_of_reach_costs_no_pause_while_there_are_others() {
+        let mut backoff = Backoff::new();
+        assert_eq!(backoff.before(false, 1, 2), Duration::ZERO);
+        assert!(backoff.before(false, 2, 2) >= FIRST / 2);
+        assert!(backoff.before(true, 1, 1) >= FIRST / 2, "the only one");
     }
 }

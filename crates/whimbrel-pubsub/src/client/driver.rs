@@ -58,13 +58,14 @@ impl Driver {
                 return ClientError::NoBroker("none is configured".to_owned());
             };
             let hello = Hello { latest: self.outbox.latest(), name: self.options.name.clone() };
+            let mut left = false;
             let why = match Session::open(&self.endpoint, &broker, hello, self.options.patience).await {
                 Ok(session) => {
                     backoff.reset();
                     self.link.send_replace(Link::Up(session.clone()));
                     let ended = self.serve(&session).await;
                     self.link.send_replace(Link::Searching);
-                    (failures, since) = (0, Instant::now());
+                    (failures, since, left) = (0, Instant::now(), true);
                     match ended {
                         Ok(why) => why,
                         Err(why) => {
@@ -83,10 +84,7 @@ impl Driver {
             }
             at = (at + 1) % self.options.brokers.len();
             failures += 1;
-            // Another broker is tried at once.
-            if failures >= self.options.brokers.len() {
-                sleep(backoff.next()).await;
-            }
+            sleep(backoff.before(left, failures, self.options.brokers.len())).await;
         }
     }
 
