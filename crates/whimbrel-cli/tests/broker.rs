@@ -351,6 +351,30 @@ fn regression_what_was_published_after_a_first_visit_to_an_empty_broker_is_recov
     assert_eq!(interrupted(other), "");
 }
 
+/// A state that was copied to a second device: the later one has it, and the other is told why it ends.
+#[test]
+fn a_copied_state_is_used_by_one_device_at_a_time() {
+    let home = Home::new("broker-copied");
+    let broker = broker(&home);
+    let url = &broker.listening;
+    let files = ["one", "two"].map(|name| home.file(name));
+    let [one, two] = files.each_ref().map(|file| file.to_str().unwrap());
+    let with = |state: &str, more: &[&str]| {
+        subscriber(&home, url, "prices/#", &[&["--state", state], more].concat())
+    };
+    let (first, _) = Running::saying(&mut with(one, &["--count", "1"]), "attached at broker ");
+    publish(&home, url, "prices/cod", numbers(0..1));
+    assert_eq!(lines(first), numbers(0..1));
+    std::fs::copy(one, two).unwrap();
+
+    let (former, _) = Running::saying(&mut with(one, &[]), "attached at broker ");
+    let (later, _) = Running::saying(&mut with(two, &["--count", "1"]), "attached at broker ");
+    let (code, _, stderr) = former.end();
+    assert!(code == Some(1) && stderr.contains("attached elsewhere"), "{code:?} {stderr}");
+    publish(&home, url, "prices/cod", numbers(1..2));
+    assert_eq!(lines(later), numbers(1..2));
+}
+
 #[test]
 fn a_refusal_is_told_once() {
     let home = Home::new("broker-refusal");

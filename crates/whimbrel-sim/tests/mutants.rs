@@ -6,10 +6,12 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use whimbrel_proto::mutants::{Mutant, plant};
-use whimbrel_sim::checker::{move_seed, run_seed};
+use whimbrel_sim::checker::{Kind, Tape, class, move_seed, reduce, run_seed};
 
 /// The number of seeds tried for each fault.
 const SEEDS: u64 = 400;
+/// The most runs for shortening a failure.
+const EFFORT: u32 = 600;
 
 /// How a seed fails that passes without the fault.
 fn complaint(mutant: Mutant, seed: u64) -> Option<String> {
@@ -47,4 +49,26 @@ fn every_mutant_is_caught() {
     drop(std::panic::take_hook());
     println!("{}", lines.lock().unwrap().join("\n"));
     assert_eq!(*survivors.lock().unwrap(), [], "not caught in {SEEDS} seeds");
+}
+
+/// Whoever mends a fault reads a few operations, not two hundred.
+#[test]
+fn a_failed_run_is_shortened_to_few_operations() {
+    plant(Some(Mutant::DuplicateDelivered));
+    let failed = (0..SEEDS).find_map(|seed| {
+        let tape = Tape::of_seed(Kind::Operations, seed);
+        Some((tape.run().err()?, tape))
+    });
+    let (complaint, tape) = failed.expect("the fault is found");
+    let mut runs = 0;
+    let reduced = reduce(&tape, &complaint, &mut || {
+        runs += 1;
+        runs <= EFFORT
+    });
+    let again = reduced.tape.run().expect_err("it still fails");
+    plant(None);
+    println!("{} of {} operations in {} runs: {again}", reduced.tape.len(), tape.len(), reduced.runs);
+    assert_eq!(class(&again), class(&complaint), "in the same way");
+    assert!(reduced.tape.len() * 5 <= tape.len(), "{} of {}", reduced.tape.len(), tape.len());
+    reduced.tape.run().expect("without the fault, it passes");
 }

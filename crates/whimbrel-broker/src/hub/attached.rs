@@ -96,3 +96,48 @@ impl Attached {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STATE: SubscriptionId = SubscriptionId(7);
+
+    fn enter(attached: &mut Attached, client: ClientId) -> (Subscription, Arc<Signal>) {
+        attached.enter(client, Arc::default())
+    }
+
+    #[test]
+    fn of_two_devices_with_one_state_the_later_stays_and_the_other_is_told() {
+        let mut attached = Attached::default();
+        let (first, its_signal) = enter(&mut attached, 1);
+        attached.claim(STATE, 5, first).unwrap();
+        let (early, _) = enter(&mut attached, 2);
+        let refusal = attached.claim(STATE, 4, early).expect_err("the other attached it later");
+        assert_eq!(refusal.code, RefusalCode::Superseded);
+        assert!(!its_signal.is_superseded());
+        let (second, _) = enter(&mut attached, 2);
+        attached.claim(STATE, 6, second).unwrap();
+        assert!(its_signal.is_superseded(), "the first is told");
+        // When the first leaves, the state is still the second's.
+        attached.remove(first, Some(STATE));
+        let (third, _) = enter(&mut attached, 3);
+        assert!(attached.claim(STATE, 5, third).is_err());
+    }
+
+    /// Subscribers that are away cost a broker nothing.
+    #[test]
+    fn nothing_is_left_of_subscriptions_that_have_gone() {
+        let mut attached = Attached::default();
+        let gone: Vec<_> = (0..1_000)
+            .map(|client| {
+                let (subscription, _) = enter(&mut attached, client);
+                let state = SubscriptionId(client.into());
+                attached.claim(state, 1, subscription).unwrap();
+                (subscription, state)
+            })
+            .collect();
+        gone.into_iter().for_each(|(subscription, state)| attached.remove(subscription, Some(state)));
+        assert!(attached.signals.is_empty() && attached.states.is_empty() && attached.clients.is_empty());
+    }
+}
