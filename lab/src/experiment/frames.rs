@@ -118,14 +118,6 @@ impl Experiment for Frames {
         }
     }
 
-    fn falls_short(&self) -> Option<&'static str> {
-        Some(
-            "Bytes at 5 % loss and over bursts. The goal is 1.35 times those of the same frames sent once, which are 1.06 times the \
-             payload (`no loss`, without repair symbols). On the virtual clock they are 1.27 and 1.32 \
-             (docs/performance.md). Here the sender sends more repair symbols for the same losses; why is not known yet.",
-        )
-    }
-
     fn links(&self) -> Vec<(String, String)> {
         LOSSES.map(|(name, hazard)| (name.to_owned(), link(hazard))).to_vec()
     }

@@ -75,7 +75,7 @@ impl Experiment for Sharing {
     }
 
     fn cases(&self, options: &Options) -> Vec<Case> {
-        let wanted = |case: &&(&str, &str)| !options.quick || case.0 == OURS || case.1 == ALONE;
+        let wanted = |case: &&(&str, &str)| !options.quick || case.0 == OURS;
         let case = |(peer, condition): &(&str, &str)| Case::new(*condition, *peer, Cost::LIGHT);
         CASES.iter().filter(wanted).map(case).collect()
     }
