@@ -20,7 +20,7 @@ pub(crate) struct RandomLinks;
 
 /// The draws of a whole and of a quick run.
 const DRAWS: u64 = 200;
-const QUICK_DRAWS: u64 = 2;
+const QUICK_DRAWS: u64 = 1;
 /// The highest rate, in bits per second.
 const MOST: u64 = 200_000_000;
 /// Seconds of bulk, of a quick run, and those in which a sender may fill the queue.
@@ -54,7 +54,7 @@ fn condition(table: &str) -> String {
 }
 
 /// Other draws than those of the simulator's tests, by which the transport was tuned.
-const HELD_OUT: u64 = 1_000_000;
+const HELD_OUT: u64 = 2_000_000;
 
 /// The link of a draw.
 pub(super) fn drawn(seed: u64) -> Drawn {

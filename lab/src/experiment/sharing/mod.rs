@@ -23,7 +23,7 @@ const DRAWS: u64 = 50;
 const QUICK_DRAWS: u64 = 1;
 /// Seconds of a trial, and of a trial in a quick run.
 const SPAN: f64 = 60.0;
-const QUICK_SPAN: f64 = 5.0;
+const QUICK_SPAN: f64 = 3.0;
 /// Conditions.
 const ALONE: &str = "alone";
 const BESIDE_CUBIC: &str = "beside tcp-cubic";
