@@ -51,7 +51,7 @@ fn every_mutant_is_caught() {
     assert_eq!(*survivors.lock().unwrap(), [], "not caught in {SEEDS} seeds");
 }
 
-/// Whoever mends a fault reads a few operations, not two hundred.
+/// A person who mends a fault reads a few operations, not two hundred.
 #[test]
 fn a_failed_run_is_shortened_to_few_operations() {
     plant(Some(Mutant::DuplicateDelivered));

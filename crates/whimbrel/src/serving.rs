@@ -17,7 +17,7 @@ const RUN: usize = 16;
 /// The number of datagrams handled between two clock reads while no other connection is known to wait. Otherwise the
 /// clock is read after each: one datagram may take as long as a hundred others, and a read takes a fiftieth of the
 /// cheapest.
-const UNWATCHED: usize = 8;
+const UNWATCHED: usize = 4;
 
 /// How often in a row a connection that another thread has locked is passed over while there are others. A peer with paths to
 /// several receive loops could otherwise make each of them wait for the others.

@@ -132,7 +132,7 @@ impl Coding {
 
     /// Returns how many bytes of a packet are to be left, so that it can be a source symbol. `None`: it cannot.
     pub(super) fn reserve(&self, now: Time) -> Option<usize> {
-        let state = self.0.as_ref().filter(|state| state.armed_until > now)?;
+        let state = self.0.as_ref().filter(|_| self.is_armed(now))?;
         Some(varint_len(state.encoder.next()) + REPAIR_EXTRA)
     }
 
@@ -254,6 +254,7 @@ impl Coding {
         true
     }
 
+    /// Returns whether source symbols were recovered and not taken yet.
     #[inline]
     pub(super) fn has_recovered(&self) -> bool {
         self.0.as_ref().is_some_and(|state| !state.recovered.is_empty())

@@ -37,7 +37,6 @@ struct Origin {
 }
 
 /// An opened packet: its number, and where its blocks are.
-#[derive(Clone)]
 pub(in crate::connection) struct Plain {
     number: u64,
     early: bool,

@@ -37,7 +37,7 @@ pub(in crate::session) struct Partial {
     pub(in crate::session) forgotten: bool,
 }
 
-/// What a part changed.
+/// The change that a part made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::session) enum Inserted {
     /// Nothing but the bytes in a buffer that was there.
